@@ -1,0 +1,235 @@
+"""What is asked of hardware, and the little language people ask for GPUs in.
+
+A GPU ask is a list of `:`-separated parts in any order; each part is known by its shape:
+
+    A100,H100      names, any of them will do          40GB..  24GB  ..80GB   memory of each GPU
+    8  2..4  2..   how many                            0.25                   a fraction of one GPU
+    mig-1g.10gb    a MIG profile
+
+`A100:8`, `A100,H100:40GB..:2..4`, `24GB..`, `H100:0.25`, `H100:mig-1g.10gb:2`, `8`. `GpuAsk.canonical` prints an ask
+back so that parsing what it printed gives the same ask. Whether a name exists is the catalogue's business.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from cumulo.domain.quantities import GIB, format_cpus, format_memory, parse_memory
+
+# Boards report less memory than their name says (ECC takes 1/16 on a T4 or L4), so "16GB" admits 15 GiB.
+_NOMINAL_LEAST: Final = 0.93
+_NOMINAL_MOST: Final = 1.02
+MAX_GPUS: Final = 100_000
+
+_COUNT = re.compile(r"(\d+)?(\.\.)?(\d+)?")
+_FRACTION = re.compile(r"0?\.(\d{1,9})")
+_SIZE = r"\d+(?:\.\d+)?\s*[mgt]i?b"
+_MEMORY = re.compile(rf"({_SIZE})?(\.\.)?({_SIZE})?", re.IGNORECASE)
+_MIG = re.compile(r"mig-(\d+g\.\d+gb(?:\+[a-z.]+)*|\d+c\.\d+g\.\d+gb)", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]*|\d{4}[A-Za-z]*(?: ?ti)?", re.IGNORECASE)
+
+
+class AskError(ValueError):
+    """An ask that can't be read. `start:end` is the part of `text` that is wrong."""
+
+    def __init__(self, text: str, start: int, end: int, message: str) -> None:
+        super().__init__(message)
+        self.text, self.start, self.end, self.message = text, start, end, message
+
+    def pointed(self) -> str:
+        """Three lines: what is wrong, the ask, and a marker under the wrong part."""
+        marker = " " * self.start + "^" * max(1, self.end - self.start)
+        return f"{self.message}\n  {self.text}\n  {marker}"
+
+    def __str__(self) -> str:
+        wrong = self.text[self.start : self.end]
+        return (
+            f"in {self.text!r}, at {wrong!r}: {self.message}"
+            if wrong
+            else f"{self.text!r}: {self.message}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAsk:
+    """GPUs asked for. `names` empty means any kind; `milli` and `mig_profile` ask for a part of each device."""
+
+    names: tuple[str, ...] = ()
+    count_min: int = 1
+    count_max: int = 1
+    memory_min: int | None = None
+    memory_max: int | None = None
+    milli: int | None = None
+    mig_profile: str | None = None
+
+    @property
+    def canonical(self) -> str:
+        parts = [",".join(self.names)] if self.names else []
+        memory = _range(self.memory_min, self.memory_max, format_memory)
+        parts += [memory] if memory else []
+        parts += [f"mig-{self.mig_profile}"] if self.mig_profile else []
+        if self.milli is not None:
+            parts.append(f"{self.milli / 1000:.3f}".rstrip("0"))
+        else:
+            most = None if self.count_max >= MAX_GPUS else self.count_max
+            parts.append(_range(self.count_min, most, str))
+        return ":".join(parts)
+
+    def admits_memory(self, memory_bytes: int) -> bool:
+        """Whether a device of that memory will do, taking sizes as the nominal ones printed on boards."""
+        if (
+            self.memory_min is not None
+            and memory_bytes < self.memory_min * _NOMINAL_LEAST
+        ):
+            return False
+        return (
+            self.memory_max is None or memory_bytes <= self.memory_max * _NOMINAL_MOST
+        )
+
+
+def _range(low: int | None, high: int | None, show: object) -> str:
+    text = show if callable(show) else str
+    if low is None and high is None:
+        return ""
+    if low == high and low is not None:
+        return str(text(low))
+    return f"{'' if low is None else text(low)}..{'' if high is None else text(high)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What each of `nodes` nodes must give. CPUs and memory left None get the default share when placed."""
+
+    gpu: GpuAsk | None = None
+    cpus_milli: int | None = None
+    memory_bytes: int | None = None
+    nodes: int = 1
+
+    def describe(self) -> str:
+        """`2 nodes x A100:8, 16 CPUs, 64GB` in one line."""
+        parts = [self.gpu.canonical if self.gpu else "no GPU"]
+        if self.cpus_milli is not None:
+            parts.append(f"{format_cpus(self.cpus_milli)} CPUs")
+        if self.memory_bytes is not None:
+            parts.append(format_memory(self.memory_bytes))
+        line = ", ".join(parts)
+        return f"{self.nodes} nodes x {line}" if self.nodes > 1 else line
+
+
+# An ask without GPUs that names neither gets this much (DESIGN: defaults nobody should have to ask for).
+DEFAULT_CPUS_MILLI: Final = 1000
+DEFAULT_MEMORY_BYTES: Final = 2 * GIB
+
+
+def parse_gpu_ask(text: str) -> GpuAsk:
+    """Reads a GPU ask. Raises AskError pointing at the wrong part."""
+    found: dict[str, GpuAsk] = {}
+    position = 0
+    if not text.strip():
+        raise AskError(
+            text, 0, len(text), "the ask is empty; write for example A100:8 or 24GB.."
+        )
+    for raw in text.split(":"):
+        part, start = raw.strip(), position + len(raw) - len(raw.lstrip())
+        position += len(raw) + 1
+        kind, value = _read_part(text, part, start)
+        if kind in found:
+            raise AskError(text, start, start + len(part), f"the {kind} is given twice")
+        found[kind] = value
+    if "fraction" in found and ("count" in found or "MIG profile" in found):
+        raise AskError(
+            text,
+            0,
+            len(text),
+            "a fraction is of one GPU: give no count and no MIG profile with it",
+        )
+    blank = GpuAsk()
+    count, memory = found.get("count", blank), found.get("memory", blank)
+    return GpuAsk(
+        names=found.get("name", blank).names,
+        count_min=count.count_min,
+        count_max=count.count_max,
+        memory_min=memory.memory_min,
+        memory_max=memory.memory_max,
+        milli=found.get("fraction", blank).milli,
+        mig_profile=found.get("MIG profile", blank).mig_profile,
+    )
+
+
+def _read_part(text: str, part: str, start: int) -> tuple[str, GpuAsk]:
+    end = start + len(part)
+    if not part:
+        raise AskError(
+            text, start, end, "a part is missing here; is there a ':' too many?"
+        )
+    if match := _FRACTION.fullmatch(part):
+        milli = round(float("0." + match[1]) * 1000)
+        if milli == 0:
+            raise AskError(
+                text, start, end, "a fraction must be at least 0.001 of a GPU"
+            )
+        return "fraction", GpuAsk(milli=milli)
+    if (match := _MIG.fullmatch(part)) or part.lower().startswith("mig-"):
+        if not match:
+            raise AskError(
+                text,
+                start,
+                end,
+                "that is not a MIG profile; write for example mig-1g.10gb",
+            )
+        return "MIG profile", GpuAsk(mig_profile=match[1].lower())
+    if (match := _COUNT.fullmatch(part)) and (match[1] or match[3]):
+        return "count", _count(text, start, end, match)
+    if (match := _MEMORY.fullmatch(part)) and (match[1] or match[3]):
+        return "memory", _memory(text, start, end, match)
+    return "name", GpuAsk(names=_names(text, part, start))
+
+
+def _count(text: str, start: int, end: int, match: re.Match[str]) -> GpuAsk:
+    low = int(match[1] or 1)
+    high = int(match[3]) if match[3] else (MAX_GPUS if match[2] else low)
+    if low < 1:
+        raise AskError(
+            text,
+            start,
+            end,
+            "at least 1 GPU must be asked for; leave the ask out for none",
+        )
+    if high < low:
+        raise AskError(
+            text, start, end, f"the range is empty: {high} is less than {low}"
+        )
+    if low > MAX_GPUS:
+        raise AskError(
+            text, start, end, f"more than {MAX_GPUS} GPUs can't be asked for"
+        )
+    return GpuAsk(count_min=low, count_max=min(high, MAX_GPUS))
+
+
+def _memory(text: str, start: int, end: int, match: re.Match[str]) -> GpuAsk:
+    low = parse_memory(match[1]) if match[1] else None
+    high = parse_memory(match[3]) if match[3] else (None if match[2] else low)
+    if low is not None and high is not None and high < low:
+        raise AskError(
+            text, start, end, "the range is empty: the most is less than the least"
+        )
+    return GpuAsk(memory_min=low, memory_max=high)
+
+
+def _names(text: str, part: str, start: int) -> tuple[str, ...]:
+    names: list[str] = []
+    position = start
+    for raw in part.split(","):
+        name = raw.strip()
+        at = position + len(raw) - len(raw.lstrip())
+        position += len(raw) + 1
+        if not _NAME.fullmatch(name):
+            raise AskError(
+                text,
+                at,
+                at + len(name),
+                "neither a GPU name, a count, a memory size, a fraction nor a MIG profile",
+            )
+        if name not in names:
+            names.append(name)
+    return tuple(names)

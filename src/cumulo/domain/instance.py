@@ -1,0 +1,124 @@
+"""Instances as they cross the border between the control plane and an engine: data only, nothing but plain values.
+
+Everything here can be written as JSON and read back unchanged (`to_wire`, `from_wire`), since an engine may live in
+another process or on another machine.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from cumulo.domain.lifecycle import EndReason, InstanceState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The Unix account an instance runs as. `uid` None: whoever the engine itself runs as."""
+
+    name: str
+    uid: int | None = None
+    gid: int | None = None
+    groups: tuple[int, ...] = ()
+    home: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSpec:
+    """All an engine needs to start one instance. Ids name things that outlive it: run, unit, attempt.
+
+    `files` are (target, manifest digest) pairs; the target "." is the workdir. `peers` are the addresses of all
+    instances of the attempt in rank order.
+    """
+
+    instance_id: str
+    cloud_id: str
+    run_id: str
+    run_name: str
+    project: str
+    unit: int
+    attempt: int
+    rank: int
+    node: str
+    device_uuids: tuple[str, ...]
+    cpus_milli: int
+    memory_bytes: int
+    identity: Identity
+    command: str
+    setup: str = ""
+    requirements: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    files: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[str, ...] = ()
+    runtime: str | None = None
+    dev: bool = False
+    grace_s: float = 30.0
+    max_duration_s: float | None = None
+    peers: tuple[str, ...] = ("127.0.0.1",)
+    master_port: int = 29500
+    array_index: int | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Self:
+        values = dict(data)
+        identity = dict(values["identity"])
+        identity["groups"] = tuple(identity["groups"])
+        values["identity"] = Identity(**identity)
+        for name in ("device_uuids", "requirements", "mounts", "peers"):
+            values[name] = tuple(values[name])
+        values["files"] = tuple((target, digest) for target, digest in values["files"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedInstance:
+    """What an engine saw of one instance. Times are epoch seconds; None where it has not happened.
+
+    `cloud_id` differing from ours marks it foreign. `log_bytes` is how much log there is to fetch.
+    """
+
+    instance_id: str
+    cloud_id: str
+    state: InstanceState
+    node: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: EndReason | None = None
+    message: str = ""
+    log_bytes: int = 0
+    device_uuids: tuple[str, ...] | None = None  # where the engine binds devices itself
+    max_memory_bytes: int | None = None
+    cpu_seconds: float | None = None
+    progress: str | None = None  # the last progress line the run wrote, as it wrote it
+
+    def to_wire(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Self:
+        values = dict(data)
+        values["state"] = InstanceState(values["state"])
+        values["reason"] = EndReason(values["reason"]) if values["reason"] else None
+        uuids = values["device_uuids"]
+        values["device_uuids"] = None if uuids is None else tuple(uuids)
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One look at an engine. Absence of an instance counts only if `complete` and `as_of` (epoch seconds) is later
+    than the write that the absence would contradict.
+    """
+
+    instances: tuple[ObservedInstance, ...]
+    complete: bool
+    as_of: float
+
+
+def instance_id(run_id: str, unit: int, attempt: int, rank: int) -> str:
+    """The id of an instance says whose it is, so that placing the same attempt twice is refused by the store's key."""
+    return f"{run_id}-{unit}-{attempt}-{rank}"

@@ -1,0 +1,89 @@
+"""Hosts and their devices, as an engine observes them and as placement sees them."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class SharingMode(StrEnum):
+    EXCLUSIVE = "exclusive"
+    MIG = "mig"
+    MPS = "mps"
+    TIMESLICE = "timeslice"
+
+
+class NodeState(StrEnum):
+    READY = "ready"
+    UNREACHABLE = "unreachable"  # does not answer: nothing of it is lost before its lease runs out
+    DRAINING = "draining"
+    DOWN = "down"
+
+
+class DeviceHealth(StrEnum):
+    OK = "ok"
+    DEGRADED = "degraded"
+    DRAINING = "draining"
+    QUARANTINED = "quarantined"
+
+
+WHOLE_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One accelerator of a node. `model` is a catalogue kind (`A100-80GB`), or the driver's name where unknown."""
+
+    uuid: str
+    index: int
+    model: str
+    memory_bytes: int
+    emulated: bool = False
+    numa_node: int | None = None
+    health: DeviceHealth = DeviceHealth.OK
+    health_reason: str = ""
+    foreign: str = ""  # who else uses it, in words; empty when nobody does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One host. `name` is unique within its engine; CPUs and memory are what may be given to instances."""
+
+    name: str
+    cpus_milli: int
+    memory_bytes: int
+    devices: tuple[Device, ...] = ()
+    address: str = "127.0.0.1"
+    emulated: bool = False
+    state: NodeState = NodeState.READY
+    state_reason: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Nodes of one shape in a region that may grow or shrink between `least` and `most`."""
+
+    name: str
+    shape: str
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReading:
+    """What a device is doing now. None where the backend can't tell."""
+
+    uuid: str
+    memory_used_bytes: int | None = None
+    utilisation: float | None = None  # 0.0 to 1.0
+    temperature_c: float | None = None
+    power_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceReading:
+    """What an instance uses now, as the node measures it."""
+
+    instance_id: str
+    memory_bytes: int
+    cpu_seconds: float
+    processes: int

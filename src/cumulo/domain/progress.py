@@ -1,0 +1,79 @@
+"""Progress that a run tells of: a JSON line it appends to $CUMULO_PROGRESS, or a match of a regular expression in its log."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from cumulo.domain.names import printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """`done` of `total` (0 when unknown) in `unit`s, at epoch seconds `at`; metrics are numbers or short strings."""
+
+    done: float
+    total: float
+    at: float
+    unit: str = ""
+    metrics: dict[str, float | str] = field(default_factory=dict)
+
+    @property
+    def fraction(self) -> float | None:
+        return min(1.0, max(0.0, self.done / self.total)) if self.total > 0 else None
+
+
+def parse_line(line: str, at: float) -> Progress | None:
+    """Reads one JSON line; None when it is not one, since a run may write anything."""
+    try:
+        data = json.loads(line)
+        done, total = float(data["done"]), float(data.get("total") or 0)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    if not (abs(done) < 1e18 and abs(total) < 1e18):  # also refuses NaN and infinities
+        return None
+    return Progress(
+        done=done,
+        total=total,
+        at=at,
+        unit=printable(str(data.get("unit") or ""), 24),
+        metrics=_metrics(data),
+    )
+
+
+def _metrics(data: dict[str, Any]) -> dict[str, float | str]:
+    raw = data.get("metrics")
+    if not isinstance(raw, dict):
+        return {}
+    kept: dict[str, float | str] = {}
+    for name, value in list(raw.items())[:16]:
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and abs(value) < 1e18
+        ):
+            kept[printable(str(name), 32)] = float(value)
+        elif isinstance(value, str):
+            kept[printable(str(name), 32)] = printable(value, 64)
+    return kept
+
+
+def parse_match(match: re.Match[str], at: float) -> Progress | None:
+    """Progress from a match with groups `done` and `total` by name, or first and second by position."""
+    groups = match.groupdict()
+    try:
+        done = float(groups.get("done") or match.group(1))
+        total = float(
+            groups.get("total") or (match.group(2) if match.re.groups >= 2 else 0) or 0
+        )
+    except (IndexError, ValueError, TypeError):
+        return None
+    return Progress(done=done, total=total, at=at)
+
+
+def remaining_s(first: Progress, last: Progress) -> float | None:
+    """Seconds left by the mean rate between two readings; None when it can't be told."""
+    elapsed, gained = last.at - first.at, last.done - first.done
+    if last.total <= 0 or elapsed <= 0 or gained <= 0:
+        return None
+    return max(0.0, (last.total - last.done) * elapsed / gained)

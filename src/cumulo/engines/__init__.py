@@ -1,0 +1,1 @@
+"""What really runs instances. One small protocol, and one package per engine."""

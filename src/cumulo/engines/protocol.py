@@ -1,0 +1,145 @@
+"""The Engine protocol: level-triggered, safe to call twice, and nothing but data crosses it.
+
+The control plane compares what an engine observes with what the store wants and closes the difference by `ensure` and
+`stop`. It never relies on having heard something. Nothing here assumes a shared file system or a local process: files come
+to an engine as content-addressed blobs through a `BlobSource`, logs and files leave it as byte streams.
+
+Two rules that every engine keeps: a stopped id never starts, and a call with an epoch older than the newest seen is
+refused, which fences an old leader.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from cumulo.domain.instance import InstanceSpec, Observation
+from cumulo.domain.node import DeviceReading, InstanceReading, Node, Pool
+
+
+class StaleEpoch(Exception):
+    """The caller is no longer the leader: a newer epoch has been seen."""
+
+
+class BlobSource(Protocol):
+    """Where an engine gets the files of a run from, by SHA-256 digest (hex)."""
+
+    def read(self, digest: str) -> bytes:
+        """The blob's bytes. Raises KeyError if it is not there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecRequest:
+    """A command to run inside an instance beside its own, on a terminal if `tty` (then rows and columns count)."""
+
+    argv: tuple[str, ...]
+    tty: bool = False
+    rows: int = 24
+    columns: int = 80
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortRequest:
+    """A TCP connection to a port that the instance listens on."""
+
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesRequest:
+    """Files of an instance, as an uncompressed tar, from (`get`) or to (`put`) a path.
+
+    `area` says where a relative path begins: the workdir, or the outputs, which are kept after the end.
+    """
+
+    direction: Literal["get", "put"]
+    path: str
+    area: Literal["workdir", "outputs", "checkpoint"] = "workdir"
+
+
+StreamRequest = ExecRequest | PortRequest | FilesRequest
+
+
+class ByteStream(Protocol):
+    """Bytes both ways. `exit_code` is known once `read` has returned b"" (ExecRequest only)."""
+
+    def read(self, size: int = 65536) -> bytes:
+        """At most `size` bytes; waits for the first; b"" at the end."""
+        ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def write_eof(self) -> None: ...
+
+    def resize(self, rows: int, columns: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def exit_code(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What devices and instances are doing now."""
+
+    devices: tuple[DeviceReading, ...]
+    instances: tuple[InstanceReading, ...]
+
+
+class Engine(Protocol):
+    """One engine: `name` is unique in this cloud (it is the region's name), `kind` says what it is."""
+
+    name: str
+    kind: str
+
+    def pools(self) -> tuple[Pool, ...]: ...
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Its nodes as they are now, use by others included."""
+        ...
+
+    def ensure(self, spec: InstanceSpec, epoch: int) -> None:
+        """Sees to it that the instance has been started. Idempotent by id; returns before it has started.
+
+        What goes wrong while starting is reported by `observe` as an ended instance with a message.
+        Raises StaleEpoch.
+        """
+        ...
+
+    def stop(self, instance_id: str, grace_s: float, epoch: int) -> None:
+        """Sees to it that the instance ends: SIGTERM, the grace, then everything of it is killed. Raises StaleEpoch."""
+        ...
+
+    def release(self, instance_id: str, epoch: int) -> None:
+        """The end of the instance is in the store, and its log: the engine may stop reporting it. Raises StaleEpoch."""
+        ...
+
+    def observe(self, only: frozenset[str] | None = None) -> Observation:
+        """What is there. With `only`, a quick look at those ids (never complete)."""
+        ...
+
+    def read_log(self, instance_id: str, offset: int, limit: int = 1 << 20) -> bytes:
+        """Log bytes from `offset`, b"" when there are none yet. Raises KeyError for an unknown instance."""
+        ...
+
+    def stream(self, instance_id: str, request: StreamRequest) -> ByteStream:
+        """Opens a stream into an instance. Raises KeyError (unknown instance) or CumuloError (can't be done, in words)."""
+        ...
+
+    def telemetry(self) -> Readings: ...
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Calls `listener(instance_id)` soon after a change of an instance; a hint that may be missed or repeated."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of the engine. Touches no workload."""
+        ...
+
+
+def chunks(stream: ByteStream) -> Iterator[bytes]:
+    """The bytes of a stream until its end."""
+    while data := stream.read():
+        yield data
