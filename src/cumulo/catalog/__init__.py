@@ -1,0 +1,1 @@
+"""What exists and what it costs: kinds of GPU, MIG layouts, list prices. Data files and their loaders."""

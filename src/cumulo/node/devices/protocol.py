@@ -1,0 +1,98 @@
+"""What the node needs to know of devices, whoever tells it: NVML, or an emulation.
+
+A backend never raises. What can't be read is None; a device that answers with an error is there, with
+`trouble` saying why it can't be used; a backend that can't work at all says so in `unavailable()`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceInfo:
+    """A device as it was found. `model` is a kind of the catalogue; `raw_name` what the driver calls it."""
+
+    index: int
+    uuid: str
+    model: str
+    raw_name: str
+    memory_bytes: int
+    numa_node: int | None = None
+    pci_bus_id: str | None = None
+    device_files: tuple[str, ...] = ()
+    """What a process must be able to open to use this device alone, as `/dev/nvidia0`."""
+    emulated: bool = False
+    mig_enabled: bool | None = None
+    """None where the device has no MIG."""
+    trouble: str | None = None
+    """Why the device must not be used, in words; None while it is healthy."""
+
+    @property
+    def healthy(self) -> bool:
+        return self.trouble is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProcess:
+    """A process that holds memory of a device. The pid is the host's; a display server is `graphics`."""
+
+    pid: int
+    memory_bytes: int | None
+    kind: Literal["compute", "graphics"] = "compute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTelemetry:
+    """How a device is doing now. `processes` None means unknown, which is not the same as none."""
+
+    uuid: str
+    memory_used_bytes: int | None = None
+    utilisation_percent: float | None = None
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    processes: tuple[DeviceProcess, ...] | None = None
+    emulated: bool = False
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverInfo:
+    """Versions, as `580.95.05` and `13.0`; None where they can't be read."""
+
+    driver_version: str | None
+    cuda_version: str | None
+    library_version: str | None = None
+
+
+class DeviceBackend(Protocol):
+    """The devices of one node. Safe to call from several threads."""
+
+    @property
+    def name(self) -> str:
+        """`nvml` or `emulated`."""
+        ...
+
+    def unavailable(self) -> str | None:
+        """Why no device can be seen and what to do about it, in one line; None when the backend works."""
+        ...
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        """The devices, by index, unhealthy ones included. Empty when unavailable."""
+        ...
+
+    def telemetry(self) -> Mapping[str, DeviceTelemetry]:
+        """By uuid. Devices that could not be identified are left out."""
+        ...
+
+    def driver(self) -> DriverInfo | None:
+        """None where there is no driver."""
+        ...
+
+    def shared_files(self) -> tuple[str, ...]:
+        """Device files that a process needs whichever device it holds, as `/dev/nvidiactl`."""
+        ...
+
+    def close(self) -> None:
+        """Lets the driver go. The backend is unavailable afterwards."""
+        ...
