@@ -1,0 +1,1 @@
+"""Which GPU, how many, how long, how much. Pure."""

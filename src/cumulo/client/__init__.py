@@ -1,0 +1,1 @@
+"""The Python SDK over the HTTP API."""

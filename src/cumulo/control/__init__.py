@@ -1,0 +1,1 @@
+"""The loops that drive what is observed to what is wanted."""

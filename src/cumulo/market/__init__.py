@@ -1,0 +1,1 @@
+"""Purchase options, spot price, when to use spot, when to checkpoint. Pure."""

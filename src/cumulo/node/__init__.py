@@ -1,0 +1,1 @@
+"""This machine: device backends, sharing modes, runtimes, the supervisor, telemetry, health."""

@@ -1,0 +1,1 @@
+"""Where a run goes. Pure: a snapshot in, decisions and reasons out."""

@@ -1,0 +1,1 @@
+"""HTTP API, authentication, streams, and the console's files."""
