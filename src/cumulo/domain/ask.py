@@ -43,11 +43,7 @@ class AskError(ValueError):
 
     def __str__(self) -> str:
         wrong = self.text[self.start : self.end]
-        return (
-            f"in {self.text!r}, at {wrong!r}: {self.message}"
-            if wrong
-            else f"{self.text!r}: {self.message}"
-        )
+        return f"in {self.text!r}, at {wrong!r}: {self.message}" if wrong else f"{self.text!r}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +73,9 @@ class GpuAsk:
 
     def admits_memory(self, memory_bytes: int) -> bool:
         """Whether a device of that memory will do, taking sizes as the nominal ones printed on boards."""
-        if (
-            self.memory_min is not None
-            and memory_bytes < self.memory_min * _NOMINAL_LEAST
-        ):
+        if self.memory_min is not None and memory_bytes < self.memory_min * _NOMINAL_LEAST:
             return False
-        return (
-            self.memory_max is None or memory_bytes <= self.memory_max * _NOMINAL_MOST
-        )
+        return self.memory_max is None or memory_bytes <= self.memory_max * _NOMINAL_MOST
 
 
 def _range(low: int | None, high: int | None, show: object) -> str:
@@ -126,9 +117,7 @@ def parse_gpu_ask(text: str) -> GpuAsk:
     found: dict[str, GpuAsk] = {}
     position = 0
     if not text.strip():
-        raise AskError(
-            text, 0, len(text), "the ask is empty; write for example A100:8 or 24GB.."
-        )
+        raise AskError(text, 0, len(text), "the ask is empty; write for example A100:8 or 24GB..")
     for raw in text.split(":"):
         part, start = raw.strip(), position + len(raw) - len(raw.lstrip())
         position += len(raw) + 1
@@ -159,15 +148,11 @@ def parse_gpu_ask(text: str) -> GpuAsk:
 def _read_part(text: str, part: str, start: int) -> tuple[str, GpuAsk]:
     end = start + len(part)
     if not part:
-        raise AskError(
-            text, start, end, "a part is missing here; is there a ':' too many?"
-        )
+        raise AskError(text, start, end, "a part is missing here; is there a ':' too many?")
     if match := _FRACTION.fullmatch(part):
         milli = round(float("0." + match[1]) * 1000)
         if milli == 0:
-            raise AskError(
-                text, start, end, "a fraction must be at least 0.001 of a GPU"
-            )
+            raise AskError(text, start, end, "a fraction must be at least 0.001 of a GPU")
         return "fraction", GpuAsk(milli=milli)
     if (match := _MIG.fullmatch(part)) or part.lower().startswith("mig-"):
         if not match:
@@ -196,13 +181,9 @@ def _count(text: str, start: int, end: int, match: re.Match[str]) -> GpuAsk:
             "at least 1 GPU must be asked for; leave the ask out for none",
         )
     if high < low:
-        raise AskError(
-            text, start, end, f"the range is empty: {high} is less than {low}"
-        )
+        raise AskError(text, start, end, f"the range is empty: {high} is less than {low}")
     if low > MAX_GPUS:
-        raise AskError(
-            text, start, end, f"more than {MAX_GPUS} GPUs can't be asked for"
-        )
+        raise AskError(text, start, end, f"more than {MAX_GPUS} GPUs can't be asked for")
     return GpuAsk(count_min=low, count_max=min(high, MAX_GPUS))
 
 
@@ -210,9 +191,7 @@ def _memory(text: str, start: int, end: int, match: re.Match[str]) -> GpuAsk:
     low = parse_memory(match[1]) if match[1] else None
     high = parse_memory(match[3]) if match[3] else (None if match[2] else low)
     if low is not None and high is not None and high < low:
-        raise AskError(
-            text, start, end, "the range is empty: the most is less than the least"
-        )
+        raise AskError(text, start, end, "the range is empty: the most is less than the least")
     return GpuAsk(memory_min=low, memory_max=high)
 
 

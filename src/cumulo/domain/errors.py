@@ -23,9 +23,7 @@ _KINDS = (
     ErrorKind("invalid_run_file", 422, 2, "The run file is not valid"),
     ErrorKind("invalid_ask", 422, 2, "The ask for hardware is not valid"),
     ErrorKind("unknown_gpu", 422, 2, "No GPU of that name is known"),
-    ErrorKind(
-        "not_supported_yet", 422, 2, "A feature that has not landed yet was asked for"
-    ),
+    ErrorKind("not_supported_yet", 422, 2, "A feature that has not landed yet was asked for"),
     ErrorKind("unauthenticated", 401, 3, "No valid token"),
     ErrorKind("forbidden", 403, 3, "Not allowed"),
     ErrorKind("run_not_found", 404, 102, "No such run"),

@@ -51,21 +51,15 @@ class EndReason(StrEnum):
     LOST = "lost"  # the node rebooted, its lease ran out, or its supervisor was killed
 
 
-TERMINAL: Final = frozenset(
-    {RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.LOST}
-)
+TERMINAL: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.LOST})
 ACTIVE: Final = frozenset(RunStatus) - TERMINAL - {RunStatus.STOPPED}
 
 _R = RunStatus
 RUN_TRANSITIONS: Final[dict[RunStatus, frozenset[RunStatus]]] = {
     _R.QUEUED: frozenset({_R.STARTING, _R.STOPPED, _R.FAILED, _R.CANCELLED, _R.LOST}),
-    _R.STARTING: frozenset(
-        {_R.QUEUED, _R.RUNNING, _R.RECOVERING, _R.STOPPING, *TERMINAL}
-    ),
+    _R.STARTING: frozenset({_R.QUEUED, _R.RUNNING, _R.RECOVERING, _R.STOPPING, *TERMINAL}),
     _R.RUNNING: frozenset({_R.RECOVERING, _R.STOPPING, *TERMINAL}),
-    _R.RECOVERING: frozenset(
-        {_R.STARTING, _R.RUNNING, _R.STOPPING, _R.STOPPED, *TERMINAL}
-    ),
+    _R.RECOVERING: frozenset({_R.STARTING, _R.RUNNING, _R.STOPPING, _R.STOPPED, *TERMINAL}),
     _R.STOPPING: frozenset({_R.STOPPED, *TERMINAL}),
     _R.STOPPED: frozenset({_R.QUEUED, _R.CANCELLED, _R.LOST}),
     **{status: frozenset() for status in TERMINAL},

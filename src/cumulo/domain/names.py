@@ -26,9 +26,7 @@ def check_name(name: str) -> str:
 
 def name_from(text: str) -> str:
     """The nearest legal name to `text`, for names derived from a file or a command; `run` if nothing is left."""
-    ascii_text = (
-        unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    )
+    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", ascii_text).strip("-")[:40].strip("-") or "run"
 
 

@@ -47,11 +47,7 @@ def _metrics(data: dict[str, Any]) -> dict[str, float | str]:
         return {}
     kept: dict[str, float | str] = {}
     for name, value in list(raw.items())[:16]:
-        if (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and abs(value) < 1e18
-        ):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e18:
             kept[printable(str(name), 32)] = float(value)
         elif isinstance(value, str):
             kept[printable(str(name), 32)] = printable(value, 64)
@@ -63,9 +59,7 @@ def parse_match(match: re.Match[str], at: float) -> Progress | None:
     groups = match.groupdict()
     try:
         done = float(groups.get("done") or match.group(1))
-        total = float(
-            groups.get("total") or (match.group(2) if match.re.groups >= 2 else 0) or 0
-        )
+        total = float(groups.get("total") or (match.group(2) if match.re.groups >= 2 else 0) or 0)
     except (IndexError, ValueError, TypeError):
         return None
     return Progress(done=done, total=total, at=at)

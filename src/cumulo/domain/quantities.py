@@ -21,9 +21,7 @@ def parse_memory(text: str | float) -> int:
     """Bytes from `16`, `16GB`, `16 GiB`, `512MiB`, `1.5TB`. Raises ValueError with a sentence."""
     match = _MEMORY.fullmatch(str(text).strip())
     if match is None:
-        raise ValueError(
-            f"{str(text)!r} is not an amount of memory; write for example 16GB or 512MB"
-        )
+        raise ValueError(f"{str(text)!r} is not an amount of memory; write for example 16GB or 512MB")
     size = int(float(match[1]) * _SCALE[match[2].lower()])
     if size <= 0:
         raise ValueError(f"{str(text)!r}: memory must be more than nothing")
@@ -34,11 +32,7 @@ def format_memory(size: int) -> str:
     """`80GB`, `1.5GB`, `512MB`: the shortest exact-enough form, readable by `parse_memory`."""
     for unit, scale in (("TB", 1 << 40), ("GB", GIB), ("MB", MIB)):
         if size >= scale:
-            return (
-                f"{size / scale:.10g}{unit}"
-                if size % scale == 0
-                else f"{size / scale:.1f}{unit}"
-            )
+            return f"{size / scale:.10g}{unit}" if size % scale == 0 else f"{size / scale:.1f}{unit}"
     return f"{size / 1024:.10g}KB"
 
 
@@ -49,9 +43,7 @@ def parse_duration(text: str | float) -> float:
     else:
         seconds = _duration_of_text(text.strip())
     if not 0 < seconds < 10 * 365 * 86400:
-        raise ValueError(
-            f"{str(text)!r}: a duration must be more than nothing and less than ten years"
-        )
+        raise ValueError(f"{str(text)!r}: a duration must be more than nothing and less than ten years")
     return seconds
 
 
@@ -65,9 +57,7 @@ def _duration_of_text(text: str) -> float:
         total += float(part[1]) * _DURATION_UNIT[part[2].lower()]
         end = part.end()
     if not text or end != len(text):
-        raise ValueError(
-            f"{text!r} is not a duration; write for example 90s, 30m, 12h or 1d12h"
-        )
+        raise ValueError(f"{text!r} is not a duration; write for example 90s, 30m, 12h or 1d12h")
     return total
 
 
@@ -92,9 +82,7 @@ def parse_cpus(text: str | float) -> int:
     try:
         milli = round(float(body) * 1000)
     except (ValueError, OverflowError):
-        raise ValueError(
-            f"{str(text)!r} is not a number of CPUs; write for example 4 or 0.5"
-        ) from None
+        raise ValueError(f"{str(text)!r} is not a number of CPUs; write for example 4 or 0.5") from None
     if not 0 < milli <= 10_000_000:
         raise ValueError(f"{str(text)!r}: CPUs must be more than 0 and at most 10000")
     return milli

@@ -1,10 +1,10 @@
 """What a person launches, once read and checked: a frozen `RunSpec`. The YAML people write is `cumulo.wire`'s."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from cumulo.domain.ask import Ask
+from cumulo.domain.ask import Ask, GpuAsk
 
 
 class RunKind(StrEnum):
@@ -44,9 +44,7 @@ class Array:
     @property
     def canonical(self) -> str:
         step = f":{self.step}" if self.step != 1 else ""
-        return f"{self.first}-{self.last}{step}" + (
-            f"%{self.parallel}" if self.parallel else ""
-        )
+        return f"{self.first}-{self.last}{step}" + (f"%{self.parallel}" if self.parallel else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +95,29 @@ class RunSpec:
 
     def units(self) -> int:
         return len(self.array) if self.array else 1
+
+
+def to_wire(spec: RunSpec) -> dict[str, Any]:
+    """Plain values that JSON can carry; `from_wire` gives the same spec back."""
+    values = asdict(spec)
+    if spec.retry:
+        values["retry"]["on_events"] = sorted(spec.retry.on_events)
+    return values
+
+
+def from_wire(data: dict[str, Any]) -> RunSpec:
+    """Reads what `to_wire` wrote. Keys added in later versions get their defaults."""
+    values = dict(data)
+    ask = dict(values["ask"])
+    gpu = ask["gpu"]
+    ask["gpu"] = GpuAsk(**{**gpu, "names": tuple(gpu["names"])}) if gpu else None
+    values["ask"] = Ask(**ask)
+    values["kind"] = RunKind(values["kind"])
+    values["purchase"] = PurchaseOption(values["purchase"])
+    values["array"] = Array(**values["array"]) if values["array"] else None
+    if retry := values["retry"]:
+        values["retry"] = Retry(**{**retry, "on_events": frozenset(retry["on_events"])})
+    values["file_mounts"] = tuple(FileMount(**mount) for mount in values["file_mounts"])
+    for name in ("requirements", "mounts", "after"):
+        values[name] = tuple(values[name])
+    return RunSpec(**values)

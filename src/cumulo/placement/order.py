@@ -1,0 +1,58 @@
+"""One pass over the queue: who is placed where, in the queue's order.
+
+Runs behind one that does not fit may start if they fit (backfill). A run is tried once per distinct ask and pass: with 500
+equal ones waiting, one refusal speaks for all.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cumulo.domain.ask import Ask
+from cumulo.placement.fit import Place, choose
+from cumulo.placement.world import Hold, Waiting, World, in_order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Places for the instances of one attempt, in rank order."""
+
+    waiting: Waiting
+    places: tuple[Place, ...]
+
+
+def place(world: World, queue: Iterable[Waiting], *, limit: int = 1000) -> list[Decision]:
+    """Decides on a copy of `world`; at most `limit` attempts, so that one pass stays short."""
+    trial: World | None = None
+    refused: set[Ask] = set()
+    decisions: list[Decision] = []
+    for waiting in in_order(queue):
+        if waiting.ask in refused:
+            continue
+        trial = trial or world.copy()
+        places = choose(trial, waiting.ask)
+        if places is None:
+            refused.add(waiting.ask)
+            continue
+        decisions.append(Decision(waiting=waiting, places=places))
+        hold_places(trial, waiting, places)
+        if len(decisions) >= limit:
+            break
+    return decisions
+
+
+def hold_places(world: World, waiting: Waiting, places: tuple[Place, ...], until: float | None = None) -> None:
+    """Takes the places in `world` under instance ids made from the key."""
+    run_id, unit, attempt = waiting.key
+    for rank, spot in enumerate(places):
+        world.hold(
+            Hold(
+                instance_id=f"{run_id}-{unit}-{attempt}-{rank}",
+                run_id=run_id,
+                run_name=waiting.name,
+                node_id=spot.node_id,
+                cpus_milli=spot.cpus_milli,
+                memory_bytes=spot.memory_bytes,
+                device_uuids=spot.device_uuids,
+                until=until,
+            )
+        )

@@ -1,0 +1,141 @@
+"""The snapshot that placement decides on: nodes, what is held of them, and the queue.
+
+A `World` is kept up to date by deltas (`see_node`, `hold`, `release`) and compares equal to one built afresh from the
+same facts. CPU in milli, memory in bytes, times in epoch seconds.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from cumulo.domain.ask import Ask
+from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """What one instance holds of one node. `until` is when it must end at the latest, None if nobody declared it."""
+
+    instance_id: str
+    run_id: str
+    run_name: str
+    node_id: str
+    cpus_milli: int
+    memory_bytes: int
+    device_uuids: tuple[str, ...] = ()
+    until: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeUse:
+    """A node and how much of it is free. `held_by` maps a device's uuid to the instance that holds it."""
+
+    id: str
+    node: Node
+    generation: int = 0
+    cpus_free: int = 0
+    memory_free: int = 0
+    held_by: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def blocked(self) -> str:
+        """Why nothing may be placed here at all, in words; empty when it may."""
+        if self.node.state is NodeState.READY:
+            return ""
+        return f"{self.node.state}: {self.node.state_reason}".removesuffix(": ")
+
+    def usable(self, device: Device) -> bool:
+        """Whether the device could be given to somebody if nobody held it."""
+        return device.health in (DeviceHealth.OK, DeviceHealth.DEGRADED) and not device.foreign
+
+    def copy(self) -> "NodeUse":
+        return NodeUse(
+            id=self.id,
+            node=self.node,
+            generation=self.generation,
+            cpus_free=self.cpus_free,
+            memory_free=self.memory_free,
+            held_by=dict(self.held_by),
+        )
+
+
+class OverHeld(ValueError):
+    """A hold that exceeds what is there. Never the fault of what a person asked."""
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """All nodes by id and all holds by instance id."""
+
+    nodes: dict[str, NodeUse] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)
+
+    def see_node(self, node_id: str, node: Node, *, generation: int | None = None) -> None:
+        """Takes in a node as it is now; what is held of it stays held, even of what is gone."""
+        known = self.nodes.get(node_id)
+        if known is not None and known.node == node and generation in (None, known.generation):
+            return
+        use = NodeUse(id=node_id, node=node, cpus_free=node.cpus_milli, memory_free=node.memory_bytes)
+        use.generation = generation if generation is not None else (known.generation if known else 0)
+        self.nodes[node_id] = use
+        for hold in self.holds.values():
+            if hold.node_id == node_id:
+                self._take(use, hold)
+
+    def hold(self, hold: Hold) -> None:
+        """Raises OverHeld when a device is held already or the node is unknown."""
+        if hold.instance_id in self.holds:
+            raise OverHeld(f"{hold.instance_id} holds something already")
+        use = self.nodes.get(hold.node_id)
+        if use is None:
+            raise OverHeld(f"{hold.instance_id} can't hold anything of {hold.node_id}: no such node")
+        for uuid in hold.device_uuids:
+            if uuid in use.held_by:
+                raise OverHeld(f"device {uuid} is held by {use.held_by[uuid]}, {hold.instance_id} can't hold it")
+        self.holds[hold.instance_id] = hold
+        self._take(use, hold)
+
+    def release(self, instance_id: str) -> None:
+        """Gives back what an instance held; nothing if it held nothing."""
+        hold = self.holds.pop(instance_id, None)
+        if hold is None:
+            return
+        use = self.nodes[hold.node_id]
+        use.cpus_free += hold.cpus_milli
+        use.memory_free += hold.memory_bytes
+        for uuid in hold.device_uuids:
+            del use.held_by[uuid]
+
+    @staticmethod
+    def _take(use: NodeUse, hold: Hold) -> None:
+        use.cpus_free -= hold.cpus_milli
+        use.memory_free -= hold.memory_bytes
+        use.held_by.update(dict.fromkeys(hold.device_uuids, hold.instance_id))
+
+    def copy(self) -> "World":
+        """A world to try things on."""
+        return World(nodes={name: use.copy() for name, use in self.nodes.items()}, holds=dict(self.holds))
+
+    def models(self) -> frozenset[str]:
+        """The GPU kinds that are there."""
+        return frozenset(device.model for use in self.nodes.values() for device in use.node.devices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One unit that waits to be placed. `key` is whatever the caller knows it by; `duration_s` what it declared."""
+
+    key: tuple[str, int, int]  # run id, unit, attempt
+    name: str
+    ask: Ask
+    priority: int
+    accepted_at: float
+    duration_s: float | None = None
+
+    @property
+    def order(self) -> tuple[int, float, tuple[str, int, int]]:
+        """Sorts the queue: higher priority first, then the older, then by key so that it is the same every time."""
+        return -self.priority, self.accepted_at, self.key
+
+
+def in_order(queue: Iterable[Waiting]) -> list[Waiting]:
+    return sorted(queue, key=lambda waiting: waiting.order)
