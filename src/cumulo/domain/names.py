@@ -1,7 +1,7 @@
 """Names people give, and ids Cumulo gives.
 
-A name must be safe to print in a terminal, to put in a path and to type in a shell. An id sorts by time and is drawn from
-bytes that the caller provides, since this package draws no randomness.
+A name must be safe to print in a terminal, to put in a path and to type in a shell. An id sorts by time and is drawn
+from bytes that the caller provides, since this package draws no randomness.
 """
 
 import re

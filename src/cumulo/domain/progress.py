@@ -1,4 +1,4 @@
-"""Progress that a run tells of: a JSON line it appends to $CUMULO_PROGRESS, or a match of a regular expression in its log."""
+"""Progress that a run tells of: a JSON line appended to $CUMULO_PROGRESS, or a match of a pattern in its log."""
 
 import json
 import re

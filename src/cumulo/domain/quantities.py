@@ -38,10 +38,7 @@ def format_memory(size: int) -> str:
 
 def parse_duration(text: str | float) -> float:
     """Seconds from `90`, `90s`, `30m`, `12h`, `1d12h`, `1h30m`. Raises ValueError with a sentence."""
-    if isinstance(text, int | float):
-        seconds = float(text)
-    else:
-        seconds = _duration_of_text(text.strip())
+    seconds = float(text) if isinstance(text, int | float) else _duration_of_text(text.strip())
     if not 0 < seconds < 10 * 365 * 86400:
         raise ValueError(f"{str(text)!r}: a duration must be more than nothing and less than ten years")
     return seconds

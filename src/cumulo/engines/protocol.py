@@ -1,8 +1,8 @@
 """The Engine protocol: level-triggered, safe to call twice, and nothing but data crosses it.
 
-The control plane compares what an engine observes with what the store wants and closes the difference by `ensure` and
-`stop`. It never relies on having heard something. Nothing here assumes a shared file system or a local process: files come
-to an engine as content-addressed blobs through a `BlobSource`, logs and files leave it as byte streams.
+The control plane compares what an engine observes with what the store wants and closes the difference by `ensure`
+and `stop`. It never relies on having heard something. Nothing here assumes a shared file system or a local process:
+files come to an engine as content-addressed blobs through a `BlobSource`, logs and files leave it as byte streams.
 
 Two rules that every engine keeps: a stopped id never starts, and a call with an epoch older than the newest seen is
 refused, which fences an old leader.
@@ -125,7 +125,7 @@ class Engine(Protocol):
         ...
 
     def stream(self, instance_id: str, request: StreamRequest) -> ByteStream:
-        """Opens a stream into an instance. Raises KeyError (unknown instance) or CumuloError (can't be done, in words)."""
+        """Opens a stream into an instance. Raises KeyError (unknown instance) or CumuloError (in words)."""
         ...
 
     def telemetry(self) -> Readings: ...

@@ -86,9 +86,7 @@ def expect(world: World, queue: Iterable[Waiting], target: Waiting, now: float) 
     Declared durations are limits, so this is when it starts at the latest if nothing more urgent arrives.
     """
     trial = world.copy()
-    ends = [
-        (hold.until, n, hold.instance_id) for n, hold in enumerate(world.holds.values()) if hold.until is not None
-    ]
+    ends = [(hold.until, n, hold.instance_id) for n, hold in enumerate(world.holds.values()) if hold.until is not None]
     heapify(ends)
     serial = count(len(world.holds))
     pending = in_order(queue)
@@ -136,9 +134,7 @@ def _untold(trial: World, target: Waiting) -> Expectation:
     if not why.ever:
         return Expectation(at=None, text="never on the nodes that are there now")
     blocking = {r.node_id for r in why.refusals if not r.constraint.lasting}
-    names = sorted(
-        {hold.run_name for hold in trial.holds.values() if hold.node_id in blocking and hold.until is None}
-    )
+    names = sorted({hold.run_name for hold in trial.holds.values() if hold.node_id in blocking and hold.until is None})
     if not names:
         return Expectation(at=None, text="can't tell: no node that could take it is ready")
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

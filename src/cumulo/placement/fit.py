@@ -1,7 +1,7 @@
 """Whether and where an ask fits: the constraints, one after another, and the choice among nodes that pass.
 
-Constraints are checked in the order of `Constraint`, from what can never change to what is only held now, so that the first
-one that fails is the one worth telling a person.
+Constraints are checked in the order of `Constraint`, from what can never change to what is only held now, so that the
+first one that fails is the one worth telling a person.
 """
 
 from collections import defaultdict
@@ -154,8 +154,8 @@ def _not_now(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) ->
 def choose(world: World, ask: Ask) -> tuple[Place, ...] | None:
     """Places for all instances of an ask, one a node, all of one GPU kind; None when they don't all fit now.
 
-    A range of counts takes as many as fit. Among nodes that fit, the fullest is taken (best fit), so that whole nodes stay
-    free for those who need them; an ask without GPUs goes where no GPUs are, if it can.
+    A range of counts takes as many as fit. Among nodes that fit, the fullest is taken (best fit), so that whole nodes
+    stay free for those who need them; an ask without GPUs goes where no GPUs are, if it can.
     """
     kinds = admitted_kinds(ask.gpu, world) if ask.gpu else None
     for gpus in gpu_counts(ask, world):
@@ -209,10 +209,7 @@ def _places(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> 
 def _score(use: NodeUse, ask: Ask, gpus: int) -> tuple[int, int, int, str]:
     """Smaller is better: GPUs left over, then memory left over, then CPUs; the id makes it the same every time."""
     need = _need(use, ask, gpus)
-    if ask.gpu is None:
-        gpus_left = len(use.node.devices)
-    else:
-        gpus_left = len(use.node.devices) - len(use.held_by) - gpus
+    gpus_left = len(use.node.devices) - (len(use.held_by) + gpus if ask.gpu else 0)
     return gpus_left, use.memory_free - need.memory_bytes, use.cpus_free - need.cpus_milli, use.id
 
 

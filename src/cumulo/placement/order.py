@@ -1,6 +1,6 @@
 """One pass over the queue: who is placed where, in the queue's order.
 
-Runs behind one that does not fit may start if they fit (backfill). A run is tried once per distinct ask and pass: with 500
+Runs behind one that does not fit may start if they fit (backfill). A distinct ask is tried once per pass: with 500
 equal ones waiting, one refusal speaks for all.
 """
 
