@@ -97,9 +97,7 @@ def _kind(spec: str, start: int, end: int) -> GpuKind:
     if not name:
         raise EmulationError(spec, start, end, "a GPU is missing here; write for example A100-80GB:8, or cpu")
     if name.lower() in _NO_GPU:
-        raise EmulationError(
-            spec, start, end, f"{name!r} is a node without GPUs: it stands alone and takes no count"
-        )
+        raise EmulationError(spec, start, end, f"{name!r} is a node without GPUs: it stands alone and takes no count")
     kinds = find(name)
     if len(kinds) == 1:
         return kinds[0]
@@ -167,6 +165,9 @@ class EmulatedBackend:
 
     def unavailable(self) -> str | None:
         return None
+
+    def warnings(self) -> tuple[str, ...]:
+        return ()
 
     def devices(self) -> tuple[DeviceInfo, ...]:
         return self._node.devices

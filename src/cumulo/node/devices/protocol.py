@@ -77,6 +77,10 @@ class DeviceBackend(Protocol):
         """Why no device can be seen and what to do about it, in one line; None when the backend works."""
         ...
 
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know although the backend works, as a GPU that the driver does not show."""
+        ...
+
     def devices(self) -> tuple[DeviceInfo, ...]:
         """The devices, by index, unhealthy ones included. Empty when unavailable."""
         ...
