@@ -8,7 +8,7 @@ kind of that model. Unknown facts are None. Sources and licences: data/SOURCES.m
 import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +64,7 @@ def all_kinds() -> tuple[GpuKind, ...]:
         )
 
 
+@lru_cache(maxsize=4096)
 def find(name: str) -> tuple[GpuKind, ...]:
     """The kinds that a name means, in any spelling: one if exact, all of a family if not, none if unknown."""
     reduced = reduce_name(name)

@@ -14,6 +14,7 @@ from typing import Final
 
 from cumulo.catalog.kinds import GpuKind, find, suggest
 from cumulo.domain.ask import AskError
+from cumulo.domain.node import Device, DeviceReading, Node
 from cumulo.domain.quantities import GIB
 from cumulo.node.devices.protocol import DeviceInfo, DeviceProcess, DeviceTelemetry, DriverInfo
 
@@ -32,16 +33,6 @@ class EmulationError(AskError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmulatedNode:
-    """A node that is only declared: its CPUs and memory are accounted for, not enforced."""
-
-    name: str
-    cpus: int
-    memory_bytes: int
-    devices: tuple[DeviceInfo, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
     """What the processes that hold an emulated device really use of this machine.
 
@@ -53,7 +44,7 @@ class DeviceUse:
     processes: tuple[DeviceProcess, ...] = ()
 
 
-def parse_emulation(spec: str) -> tuple[EmulatedNode, ...]:
+def parse_emulation(spec: str) -> tuple[Node, ...]:
     """The nodes that `spec` describes, named `emulated-0` and so on. Raises EmulationError."""
     shapes: list[list[GpuKind]] = []
     for start, end in _parts(spec, 0, len(spec), ","):
@@ -125,27 +116,26 @@ def _check(spec: str, span: tuple[int, int], number: int, *, most: int, what: st
         raise EmulationError(spec, *span, f"{number} {what}: must be 1 to {most}")
 
 
-def _node(name: str, kinds: list[GpuKind]) -> EmulatedNode:
+def _node(name: str, kinds: list[GpuKind]) -> Node:
     size = max(1, len(kinds))
-    return EmulatedNode(
+    return Node(
         name=name,
-        cpus=CPUS_PER_GPU * size,
+        cpus_milli=1000 * CPUS_PER_GPU * size,
         memory_bytes=MEMORY_PER_GPU * size,
         devices=tuple(_device(name, index, kind) for index, kind in enumerate(kinds)),
+        emulated=True,
     )
 
 
-def _device(node: str, index: int, kind: GpuKind) -> DeviceInfo:
+def _device(node: str, index: int, kind: GpuKind) -> Device:
     # The kind is part of the identity: another GPU in the same place is another device.
     digest = hashlib.sha256(f"{node}/{index}/{kind.name}".encode()).hexdigest()
-    return DeviceInfo(
-        index=index,
+    return Device(
         uuid=f"GPU-EMULATED-{digest[:12]}",
+        index=index,
         model=kind.name,
-        raw_name=f"Emulated {kind.name}",
         memory_bytes=kind.memory_bytes,
         emulated=True,
-        mig_enabled=False if kind.mig_layout else None,
     )
 
 
@@ -155,7 +145,7 @@ class EmulatedBackend:
     `usage` is asked at each reading and answers by uuid; a device it leaves out is idle.
     """
 
-    def __init__(self, node: EmulatedNode, usage: Callable[[], Mapping[str, DeviceUse]] = dict) -> None:
+    def __init__(self, node: Node, usage: Callable[[], Mapping[str, DeviceUse]] = dict) -> None:
         self._node = node
         self._usage = usage
 
@@ -170,7 +160,7 @@ class EmulatedBackend:
         return ()
 
     def devices(self) -> tuple[DeviceInfo, ...]:
-        return self._node.devices
+        return tuple(_info(device) for device in self._node.devices)
 
     def telemetry(self) -> dict[str, DeviceTelemetry]:
         usage = self._usage()
@@ -186,13 +176,17 @@ class EmulatedBackend:
         """Holds nothing that could be let go."""
 
 
+def _info(device: Device) -> DeviceInfo:
+    has_mig = any(kind.mig_layout for kind in find(device.model))
+    return DeviceInfo(device=device, raw_name=f"emulated {device.model}", mig_enabled=False if has_mig else None)
+
+
 def _telemetry(uuid: str, use: DeviceUse | None) -> DeviceTelemetry:
     """Memory is shown as it is even past the size of the device: nothing but the holder limits it."""
     use = use or DeviceUse(memory_bytes=0, cpu_fraction=0.0)
-    return DeviceTelemetry(
+    reading = DeviceReading(
         uuid=uuid,
         memory_used_bytes=use.memory_bytes,
-        utilisation_percent=round(100 * min(1.0, max(0.0, use.cpu_fraction)), 1),
-        processes=use.processes,
-        emulated=True,
+        utilisation=min(1.0, max(0.0, use.cpu_fraction)),
     )
+    return DeviceTelemetry(reading=reading, processes=use.processes, emulated=True)

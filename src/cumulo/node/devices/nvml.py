@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from cumulo.domain.node import Device, DeviceReading
 from cumulo.node.devices import pci
 from cumulo.node.devices.nvml_errors import CONTACT_LOST, Code, sentence
 from cumulo.node.devices.nvml_reading import Reading, read_device, read_telemetry
-from cumulo.node.devices.protocol import DeviceInfo, DeviceTelemetry, DriverInfo
+from cumulo.node.devices.protocol import DeviceInfo, DeviceTelemetry, DriverInfo, health_of
 
 LIBRARY: Final = "libnvidia-ml.so.1"
 _SHARED: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
@@ -55,7 +56,7 @@ class NvmlBackend:
 
     def telemetry(self) -> dict[str, DeviceTelemetry]:
         with self._lock:
-            return {found.uuid: found for index in self._indices() if (found := self._telemetry(index))}
+            return {found.reading.uuid: found for index in self._indices() if (found := self._telemetry(index))}
 
     def driver(self) -> DriverInfo | None:
         with self._lock:
@@ -134,7 +135,7 @@ class NvmlBackend:
         found = read_telemetry(reading, index)
         self._after(reading)
         if found is None and index in self._seen:
-            return DeviceTelemetry(uuid=self._seen[index].uuid, trouble=reading.trouble)
+            return DeviceTelemetry(reading=DeviceReading(uuid=self._seen[index].uuid), trouble=reading.trouble)
         return found
 
     def _after(self, reading: Reading) -> None:
@@ -143,16 +144,9 @@ class NvmlBackend:
 
     def _last_known(self, index: int, trouble: str) -> DeviceInfo:
         """A device that does not answer keeps its identity, so that what ran on it is not forgotten."""
-        if index in self._seen:
-            return replace(self._seen[index], trouble=trouble)
-        return DeviceInfo(
-            index=index,
-            uuid=f"GPU-UNKNOWN-{index}",
-            model="GPU",
-            raw_name="unknown GPU",
-            memory_bytes=0,
-            trouble=trouble,
-        )
+        unknown = Device(uuid=f"GPU-UNKNOWN-{index}", index=index, model="GPU", memory_bytes=0)
+        info = self._seen.get(index, DeviceInfo(device=unknown, raw_name="unknown GPU"))
+        return replace(info, device=replace(info.device, health=health_of(trouble), health_reason=trouble))
 
 
 def _why_no_library(error: str, library: str, gpus: tuple[pci.PciGpu, ...]) -> str:

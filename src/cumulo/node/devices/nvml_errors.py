@@ -138,8 +138,8 @@ def sentence(code: int) -> str:
     return f"{what} (NVML error {code}); {then}"
 
 
-def recovery_sentence(action: int) -> str | None:
-    """What the driver asks for after an error of the device; None if for nothing."""
+def recovery_sentence(action: int) -> str:
+    """What the driver asks for after an error of the device; empty if for nothing."""
     if action == 0:
-        return None
+        return ""
     return _RECOVERY.get(action, f"the driver asks for recovery action {action}; {_LOGS}")

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from cumulo.catalog.kinds import from_nvml_name
+from cumulo.domain.node import Device, DeviceReading
 from cumulo.node.devices import pci
 from cumulo.node.devices.nvml_errors import HARMLESS, recovery_sentence, sentence
-from cumulo.node.devices.protocol import DeviceInfo, DeviceProcess, DeviceTelemetry
+from cumulo.node.devices.protocol import DeviceInfo, DeviceProcess, DeviceTelemetry, health_of
 
 T = TypeVar("T")
 _NUMA_WORDS = 4  # of 64 nodes each
@@ -19,7 +20,7 @@ class Reading:
     """Reads of one device. The first failure that is more than a missing feature is kept as its trouble."""
 
     nvml: Any
-    trouble: str | None = None
+    trouble: str = ""
     code: int = 0
 
     def read(self, question: Callable[[], T]) -> T | None:
@@ -42,7 +43,7 @@ class Reading:
             return None
 
     def _note(self, code: int, trouble: str) -> None:
-        if self.trouble is None:
+        if not self.trouble:
             self.trouble, self.code = trouble, code
 
 
@@ -62,17 +63,22 @@ def read_device(reading: Reading, index: int, *, sysfs: Path, dev: Path) -> Devi
     near = pci.numa_node(sysfs, bus_id) if bus_id else None
     near = near if near is not None else read(lambda: _affine_node(nvml, handle))
     asked_for = _recovery(reading, handle)
-    return DeviceInfo(
-        index=index,
+    trouble = reading.trouble or asked_for
+    device = Device(
         uuid=uuid,
+        index=index,
         model=kind.name,
-        raw_name=raw_name,
         memory_bytes=memory.total if memory else kind.memory_bytes,
         numa_node=near,
+        health=health_of(trouble),
+        health_reason=trouble,
+    )
+    return DeviceInfo(
+        device=device,
+        raw_name=raw_name,
         pci_bus_id=bus_id,
         device_files=(str(dev / f"nvidia{minor}"),) if minor is not None else (),
         mig_enabled=None if mig is None else mig[0] == nvml.NVML_DEVICE_MIG_ENABLE,
-        trouble=reading.trouble or asked_for,
     )
 
 
@@ -89,15 +95,14 @@ def read_telemetry(reading: Reading, index: int) -> DeviceTelemetry | None:
     milliwatts = read(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
     processes = _processes(reading, handle)
     asked_for = _recovery(reading, handle)
-    return DeviceTelemetry(
+    figures = DeviceReading(
         uuid=uuid,
         memory_used_bytes=memory.used if memory else None,
-        utilisation_percent=float(rates.gpu) if rates else None,
-        temperature_celsius=None if celsius is None else float(celsius),
-        power_watts=None if milliwatts is None else milliwatts / 1000,
-        processes=processes,
-        trouble=reading.trouble or asked_for,
+        utilisation=rates.gpu / 100 if rates else None,
+        temperature_c=None if celsius is None else float(celsius),
+        power_w=None if milliwatts is None else milliwatts / 1000,
     )
+    return DeviceTelemetry(reading=figures, processes=processes, trouble=reading.trouble or asked_for)
 
 
 def _memory(nvml: Any, handle: Any) -> Any:
@@ -115,12 +120,12 @@ def _affine_node(nvml: Any, handle: Any) -> int | None:
     return mask.bit_length() - 1 if mask.bit_count() == 1 else None
 
 
-def _recovery(reading: Reading, handle: Any) -> str | None:
+def _recovery(reading: Reading, handle: Any) -> str:
     nvml = reading.nvml
     field = nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
     values = reading.read(lambda: nvml.nvmlDeviceGetFieldValues(handle, [field]))
     if not values or values[0].nvmlReturn != nvml.NVML_SUCCESS:
-        return None
+        return ""
     return recovery_sentence(values[0].value.uiVal)
 
 

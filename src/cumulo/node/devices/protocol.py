@@ -1,36 +1,33 @@
 """What the node needs to know of devices, whoever tells it: NVML, or an emulation.
 
-A backend never raises. What can't be read is None; a device that answers with an error is there, with
-`trouble` saying why it can't be used; a backend that can't work at all says so in `unavailable()`.
+A backend never raises. What can't be read is None; a device that answers with an error is there,
+quarantined, with the reason in words; a backend that can't work at all says so in `unavailable()`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from cumulo.domain.node import Device, DeviceHealth, DeviceReading
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """A device as it was found. `model` is a kind of the catalogue; `raw_name` what the driver calls it."""
+    """A device as it was found: what the rest of Cumulo knows of it, and what only its node needs.
 
-    index: int
-    uuid: str
-    model: str
+    `raw_name` is what the driver calls it; `device_files` are what a process must be able to open to use it alone
+    (`/dev/nvidia0`); `mig_enabled` is None where the device has no MIG.
+    """
+
+    device: Device
     raw_name: str
-    memory_bytes: int
-    numa_node: int | None = None
     pci_bus_id: str | None = None
     device_files: tuple[str, ...] = ()
-    """What a process must be able to open to use this device alone, as `/dev/nvidia0`."""
-    emulated: bool = False
     mig_enabled: bool | None = None
-    """None where the device has no MIG."""
-    trouble: str | None = None
-    """Why the device must not be used, in words; None while it is healthy."""
 
     @property
-    def healthy(self) -> bool:
-        return self.trouble is None
+    def uuid(self) -> str:
+        return self.device.uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +43,15 @@ class DeviceProcess:
 class DeviceTelemetry:
     """How a device is doing now. `processes` None means unknown, which is not the same as none."""
 
-    uuid: str
-    memory_used_bytes: int | None = None
-    utilisation_percent: float | None = None
-    temperature_celsius: float | None = None
-    power_watts: float | None = None
+    reading: DeviceReading
     processes: tuple[DeviceProcess, ...] | None = None
     emulated: bool = False
-    trouble: str | None = None
+    trouble: str = ""
+
+
+def health_of(trouble: str) -> DeviceHealth:
+    """A device in trouble is kept from new work; empty words mean that it is well."""
+    return DeviceHealth.QUARANTINED if trouble else DeviceHealth.OK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
