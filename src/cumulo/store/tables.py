@@ -23,7 +23,15 @@ from sqlalchemy import (
     text,
 )
 
-metadata = MetaData()
+# Constraints have names, so that a later migration can speak of them.
+metadata = MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_by_%(column_0_name)s",
+        "uq": "%(table_name)s_unique_%(column_0_name)s",
+        "fk": "%(table_name)s_of_%(column_0_name)s",
+        "pk": "%(table_name)s_key",
+    }
+)
 
 # SQLite autoincrements only a column of type INTEGER; PostgreSQL wants 64 bits.
 _SERIAL = BigInteger().with_variant(Integer, "sqlite")
