@@ -160,7 +160,7 @@ class RunFile(Level):
     retry: Annotated[RetryFile | None, BeforeValidator(_retry)] = Field(
         default=None,
         description="when to try again",
-        json_schema_extra=lambda schema: schema.update(anyOf=[*schema.get("anyOf", []), {"type": "boolean"}]),
+        json_schema_extra=_or_boolean,
     )
     progress: Pattern | None = Field(default=None, description=r"a regular expression over the log: step (\d+)/(\d+)")
     project: Annotated[Name, AfterValidator(str)] = Field(default="default", description="who pays")
