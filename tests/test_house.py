@@ -165,9 +165,7 @@ def test_what_runs_outside_cumulo_uses_the_standard_library_alone(path):
     assert imports_beyond_the_standard_library(path.read_text()) == []
 
 
-@pytest.mark.parametrize(
-    "line", ["import cumulo.domain", "from . import x", "from .x import y", "import numpy as np"]
-)
+@pytest.mark.parametrize("line", ["import cumulo.domain", "from . import x", "from .x import y", "import numpy as np"])
 def test_an_import_beyond_the_standard_library_is_found(line):
     assert imports_beyond_the_standard_library(line) != []
 
@@ -263,9 +261,7 @@ def test_every_dependency_is_pinned():
         "build": build,
         "dev": runtime | postgres | build | dev,
     }
-    assert {name: needed - pins(name).keys() for name, needed in wanted.items()} == {
-        name: set() for name in wanted
-    }
+    assert {name: needed - pins(name).keys() for name, needed in wanted.items()} == {name: set() for name in wanted}
 
 
 @pytest.mark.parametrize("name", ["runtime", "postgres", "build"])
