@@ -13,6 +13,7 @@ import os
 import shutil
 import struct
 import threading
+import time
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -37,6 +38,12 @@ class LogRef(NamedTuple):
     attempt: int
     rank: int
 
+    @classmethod
+    def of(cls, instance_id: str) -> Self:
+        """Raises ValueError for what is not the id of an instance."""
+        run_id, unit, attempt, rank = instance_id.split("-")
+        return cls(run_id, int(unit), int(attempt), int(rank))
+
 
 class LogGap(Exception):
     """Bytes were to be appended past the end; `size` is what is there."""
@@ -49,15 +56,16 @@ class LogGap(Exception):
 class Logs:
     """The logs of one state folder. Safe to use from many threads."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.root = home / "logs"
+        self._clock = clock
         self._lock = threading.Lock()
         self._turns = [threading.Lock() for _ in range(16)]  # a log has one writer at a time
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self._marked: OrderedDict[LogRef, float] = OrderedDict()  # the time last written to an index
 
-    def append(self, ref: LogRef, offset: int, data: bytes, *, at: float) -> int:
-        """Writes `data`, which begins at `offset` of the log and arrived `at`, and returns the log's size.
+    def append(self, ref: LogRef, offset: int, data: bytes) -> int:
+        """Writes `data`, which begins at `offset` of the log and arrives now, and returns the log's size.
 
         What is there already is dropped. Raises LogGap when bytes before it are missing; CumuloError storage_full (what
         fitted is kept) and storage_read_only.
@@ -68,7 +76,7 @@ class Logs:
             with self._turns[hash(ref) % len(self._turns)]:
                 fd = self._open_to_append(self._path(ref))
                 try:
-                    size = self._append(fd, ref, offset, memoryview(data), at)
+                    size = self._append(fd, ref, offset, memoryview(data))
                 finally:
                     os.close(fd)
         except OSError as error:
@@ -99,17 +107,17 @@ class Logs:
         except FileNotFoundError:
             return 0
 
-    def since(self, ref: LogRef, time: float) -> int:
-        """The offset from which on everything that arrived at `time` or later lies; up to a second more than that."""
+    def since(self, ref: LogRef, moment: float) -> int:
+        """The offset from which on everything that arrived at `moment` or later lies; up to a second more than that."""
         try:
             last = self._path(ref).stat()
         except FileNotFoundError:
             return 0
-        if last.st_mtime < time:
+        if last.st_mtime < moment:
             return last.st_size
         # What a mark begins arrived within a second of it, or the next mark would have begun it.
         marks = self._marks(ref)
-        place = bisect_right(marks, time - _INDEX_EVERY_S, key=lambda mark: mark[1])
+        place = bisect_right(marks, moment - _INDEX_EVERY_S, key=lambda mark: mark[1])
         return min(marks[min(place, len(marks) - 1)][0], last.st_size) if marks else 0
 
     def subscribe(self, run_id: str, listener: Callable[[], None]) -> Callable[[], None]:
@@ -131,6 +139,11 @@ class Logs:
     def follow(self, run_id: str) -> "Follower":
         """For a thread that waits for a run's logs to grow."""
         return Follower(self, run_id)
+
+    def followed_runs(self) -> frozenset[str]:
+        """The runs that somebody follows now, whose logs should arrive quickly."""
+        with self._lock:
+            return frozenset(self._listeners)
 
     def wake(self, run_id: str) -> None:
         """Wakes the run's followers though no log grew, for example because the run ended."""
@@ -166,7 +179,7 @@ class Logs:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return os.open(path, flags, 0o600)
 
-    def _append(self, fd: int, ref: LogRef, offset: int, data: memoryview, at: float) -> int:
+    def _append(self, fd: int, ref: LogRef, offset: int, data: memoryview) -> int:
         known = os.fstat(fd)
         size = known.st_size
         if offset > size:
@@ -174,7 +187,7 @@ class Logs:
         news = data[size - offset :]
         if news:
             # A clock that was set back must not make times go back: `since` looks for one by halving.
-            at = max(at, known.st_mtime) if size else at
+            at = max(self._clock(), known.st_mtime) if size else self._clock()
             self._mark(ref, size, at, before=known.st_mtime)
             while news:
                 written = os.write(fd, news)
