@@ -180,7 +180,8 @@ def test_no_name_says_nothing():
     assert parts & NAMES_THAT_SAY_NOTHING == set()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=room)
+# A migration is one list of statements, never touched again.
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parent.name != "versions"], ids=room)
 def test_functions_fit_a_screen_or_nearly(path):
     assert long_functions(path.read_text()) == []
 
