@@ -164,6 +164,13 @@ class Logs:
                     files += entry.name.endswith(".log")
         return Amount(files, size)
 
+    def changed_at(self, run_id: str) -> float:
+        """When the run's newest log was begun, in epoch seconds; 0 if there is none."""
+        try:
+            return (self.root / _safe(run_id)).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
     def delete(self, run_id: str) -> None:
         """Removes the logs of a run that has ended."""
         shutil.rmtree(self.root / _safe(run_id), ignore_errors=True)
