@@ -124,7 +124,7 @@ class NvmlBackend:
         found = read_device(reading, index, sysfs=self._sysfs, dev=self._dev)
         self._after(reading)
         if found is None:
-            return self._last_known(index, reading.trouble or "the GPU does not tell its uuid")
+            return self._last_known(index, reading.trouble or sentence(Code.NOT_READY))
         self._seen[index] = found
         return found
 

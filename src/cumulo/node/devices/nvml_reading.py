@@ -34,13 +34,14 @@ class Reading:
             pass  # a function of another version, or a name in no known encoding: unknown, not broken
         return None
 
-    def handle(self, index: int) -> Any | None:
-        """The device's handle. Whatever keeps it from us is trouble, missing permission included."""
+    def identify(self, index: int) -> tuple[Any, str]:
+        """The device's handle and uuid; no uuid is "". Whatever keeps them from us is trouble, permission included."""
         try:
-            return self.nvml.nvmlDeviceGetHandleByIndex(index)
+            handle = self.nvml.nvmlDeviceGetHandleByIndex(index)
+            return handle, self.nvml.nvmlDeviceGetUUID(handle)
         except self.nvml.NVMLError as error:
             self._note(error.value, sentence(error.value))
-            return None
+            return None, ""
 
     def _note(self, code: int, trouble: str) -> None:
         if not self.trouble:
@@ -50,11 +51,10 @@ class Reading:
 def read_device(reading: Reading, index: int, *, sysfs: Path, dev: Path) -> DeviceInfo | None:
     """Who the device at `index` is; None if it won't even tell its uuid."""
     nvml, read = reading.nvml, reading.read
-    handle = reading.handle(index)
-    uuid = read(lambda: nvml.nvmlDeviceGetUUID(handle)) if handle is not None else None
+    handle, uuid = reading.identify(index)
     if not uuid:
         return None
-    raw_name = read(lambda: nvml.nvmlDeviceGetName(handle)) or "unknown GPU"
+    raw_name = read(lambda: nvml.nvmlDeviceGetName(handle)) or ""
     memory = read(lambda: _memory(nvml, handle))
     mig = read(lambda: nvml.nvmlDeviceGetMigMode(handle))
     minor = read(lambda: nvml.nvmlDeviceGetMinorNumber(handle))
@@ -75,7 +75,7 @@ def read_device(reading: Reading, index: int, *, sysfs: Path, dev: Path) -> Devi
     )
     return DeviceInfo(
         device=device,
-        raw_name=raw_name,
+        raw_name=raw_name or "unknown GPU",
         pci_bus_id=bus_id,
         device_files=(str(dev / f"nvidia{minor}"),) if minor is not None else (),
         mig_enabled=None if mig is None else mig[0] == nvml.NVML_DEVICE_MIG_ENABLE,
@@ -85,8 +85,7 @@ def read_device(reading: Reading, index: int, *, sysfs: Path, dev: Path) -> Devi
 def read_telemetry(reading: Reading, index: int) -> DeviceTelemetry | None:
     """How the device at `index` is doing; None if it won't even tell its uuid."""
     nvml, read = reading.nvml, reading.read
-    handle = reading.handle(index)
-    uuid = read(lambda: nvml.nvmlDeviceGetUUID(handle)) if handle is not None else None
+    handle, uuid = reading.identify(index)
     if not uuid:
         return None
     memory = read(lambda: _memory(nvml, handle))
