@@ -115,6 +115,12 @@ def test_a_device_that_hides_its_memory_is_known_if_its_name_is_exact() -> None:
     assert not from_nvml_name("NVIDIA A100", 0).listed
 
 
+def test_a_name_with_memory_that_cannot_be_is_not_taken_for_the_listed_kind() -> None:
+    assert from_nvml_name("Tesla T4", 48 * GIB).name == "T4-48GB"
+    assert from_nvml_name("NVIDIA A100-SXM4-80GB", 41 * GIB).name == "A100-40GB"
+    assert not from_nvml_name("NVIDIA A100-SXM4-80GB", 60 * GIB).listed
+
+
 def test_a_listed_name_does_not_catch_unlisted_devices() -> None:
     assert resolve("RTX4090", present=["RTX-4090-Laptop-16GB"]) == {"RTX4090"}
 

@@ -287,6 +287,19 @@ def test_a_driver_that_goes_and_comes_back(backend: DeviceBackend, driver_says: 
     assert [info.uuid for info in backend.devices()] == ["GPU-bbbb"]
 
 
+def test_nvml_is_opened_anew_when_a_device_says_that_contact_is_lost(backend: DeviceBackend, driver_says: Says) -> None:
+    driver_says(A100 + T4)
+    before = backend.devices()
+    driver_says(A100 + "fail nvmlDeviceGetHandleByIndex_v2 1\n" + T4)
+    during = backend.devices()
+    assert [info.uuid for info in during] == [info.uuid for info in before]
+    assert {info.device.health for info in during} == {DeviceHealth.QUARANTINED}
+    driver_says("fail nvmlInitWithFlags 18\n" + A100 + T4)
+    assert (backend.unavailable() or "").startswith("the NVIDIA library and the loaded kernel driver differ")
+    driver_says(A100 + T4)
+    assert backend.devices() == before
+
+
 def test_a_driver_without_gpus(backend: DeviceBackend, driver_says: Says, tmp_path: Path) -> None:
     driver_says("")
     assert backend.unavailable() == "the NVIDIA driver works but shows no GPU; none is on the PCI bus either"
