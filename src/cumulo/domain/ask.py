@@ -25,7 +25,7 @@ _COUNT = re.compile(r"(\d+)?(\.\.)?(\d+)?")
 _FRACTION = re.compile(r"0?\.(\d{1,9})")
 _SIZE = r"\d+(?:\.\d+)?\s*[mgt]i?b"
 _MEMORY = re.compile(rf"({_SIZE})?(\.\.)?({_SIZE})?", re.IGNORECASE)
-_MIG = re.compile(r"mig-(\d+g\.\d+gb(?:\+[a-z.]+)*|\d+c\.\d+g\.\d+gb)", re.IGNORECASE)
+_MIG = re.compile(r"mig-(\d+g\.\d+gb(?:[+-][a-z.]+)*|\d+c\.\d+g\.\d+gb)", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]*|\d{4}[A-Za-z]*(?: ?ti)?", re.IGNORECASE)
 
 

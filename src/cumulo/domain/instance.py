@@ -6,7 +6,7 @@ another process or on another machine.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from cumulo.domain.lifecycle import EndReason, InstanceState
 
@@ -117,6 +117,21 @@ class Observation:
     instances: tuple[ObservedInstance, ...]
     complete: bool
     as_of: float
+
+
+class InstanceParts(NamedTuple):
+    """What an instance's id says."""
+
+    run_id: str
+    unit: int
+    attempt: int
+    rank: int
+
+
+def parse_instance_id(text: str) -> InstanceParts:
+    """Raises ValueError for what is no instance's id."""
+    run_id, unit, attempt, rank = text.rsplit("-", 3)
+    return InstanceParts(run_id, int(unit), int(attempt), int(rank))
 
 
 def instance_id(run_id: str, unit: int, attempt: int, rank: int) -> str:

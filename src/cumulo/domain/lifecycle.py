@@ -48,6 +48,7 @@ class EndReason(StrEnum):
     STOPPED = "stopped"  # a dev run was stopped; it may start again
     PREEMPTED = "preempted"
     PEER_ENDED = "peer_ended"  # another instance of its attempt ended first
+    DEPENDENCY_FAILED = "dependency_failed"  # a run it comes after did not succeed
     LOST = "lost"  # the node rebooted, its lease ran out, or its supervisor was killed
 
 
@@ -99,6 +100,7 @@ UNIT_OUTCOME: Final[dict[EndReason, RunStatus]] = {
     EndReason.STOPPED: RunStatus.STOPPED,
     EndReason.PREEMPTED: RunStatus.FAILED,
     EndReason.PEER_ENDED: RunStatus.FAILED,
+    EndReason.DEPENDENCY_FAILED: RunStatus.FAILED,
     EndReason.LOST: RunStatus.LOST,
 }
 

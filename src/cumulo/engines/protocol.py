@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from cumulo.domain.check import Check
 from cumulo.domain.instance import InstanceSpec, Observation
 from cumulo.domain.node import DeviceReading, InstanceReading, Node, Pool
 
@@ -129,6 +130,10 @@ class Engine(Protocol):
         ...
 
     def telemetry(self) -> Readings: ...
+
+    def doctor(self) -> tuple[Check, ...]:
+        """Findings about its nodes: what is enforced there, what is not, and how to get it."""
+        ...
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Calls `listener(instance_id)` soon after a change of an instance; a hint that may be missed or repeated."""

@@ -1,0 +1,121 @@
+"""What the control plane answers when asked to plan, to explain and to list. Data for the API, in domain's words."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Somewhere a run could go: prices are nano-USD per hour for all its nodes; None where there is no price."""
+
+    region: str
+    node: str
+    devices: str
+    price_nano_h: int
+    rental_nano_h: int | None
+    free: int  # how many such asks fit there now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would happen if the run were submitted now."""
+
+    name: str
+    kind: str
+    ask: str
+    units: int
+    nodes: int
+    satisfiable: bool
+    starts_now: bool
+    queue_position: int
+    choices: tuple[Choice, ...] = ()
+    problems: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    runtime: str | None = None
+    max_duration_s: float | None = None
+    expected_start: float | None = None
+    expected_text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many nodes fail a constraint, in words too."""
+
+    constraint: str
+    nodes: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAnswer:
+    node: str
+    fits: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """A run that is before this one, waiting or holding what it needs."""
+
+    run_id: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The smallest change with which a run would start now: `change` maps keys of the run file to new values."""
+
+    text: str
+    change: dict[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Why a run is where it is."""
+
+    run_id: str
+    status: str
+    summary: str
+    binding: str | None = None
+    counts: tuple[Count, ...] = ()
+    nodes: tuple[NodeAnswer, ...] = ()
+    ahead: tuple[Ahead, ...] = ()
+    expected_start: float | None = None
+    expected_text: str = ""
+    suggestion: Change | None = None
+    ended: str | None = None
+    last_log_lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """A run that waits, in the order in which placement tries them."""
+
+    place: int
+    run_id: str
+    name: str
+    account: str
+    kind: str
+    ask: str
+    priority: int
+    accepted_at: float
+    waiting_for: str
+    expected_start: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Something that can be launched: so many of a GPU kind in a region, whole, at a price."""
+
+    region: str
+    gpu: str
+    memory_bytes: int
+    emulated: bool
+    mode: str
+    purchase: str
+    price_nano_h: int
+    rental_nano_h: int | None
+    total: int
+    free: int
+    max_per_node: int

@@ -1,0 +1,265 @@
+"""The control plane as the server sees it: submit, plan, want, explain, and the loops behind them."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cumulo.control import explain
+from cumulo.control.absence import Leak
+from cumulo.control.answers import Offer, Plan, QueueRow, Why
+from cumulo.control.driver import EngineDriver
+from cumulo.control.live import Picture
+from cumulo.control.loop import ControlLoop
+from cumulo.control.requests import Inbox
+from cumulo.control.scheduling import Rates
+from cumulo.control.shipping import Shipper, Source, pattern_of
+from cumulo.control.submitting import accept
+from cumulo.domain.ask import GpuAsk
+from cumulo.domain.check import Check
+from cumulo.domain.errors import CumuloError
+from cumulo.domain.lifecycle import TERMINAL, EndReason, RunStatus
+from cumulo.domain.names import printable
+from cumulo.domain.run import RunSpec
+from cumulo.engines.protocol import Engine, Readings
+from cumulo.placement.explain import reasons, suggest
+from cumulo.store import views
+from cumulo.store.database import Database
+from cumulo.store.logs import LogRef, Logs
+from cumulo.store.schema import next_epoch
+
+# How long a server that has just started may take to learn what nodes it has.
+READY_S = 15.0
+
+
+class Control:
+    """Owns the control loop, a driver for each engine, and the log shipper. Safe to call from many threads."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        logs: Logs,
+        engines: Mapping[str, Engine],
+        cloud_id: str,
+        rates: Rates | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.engines = dict(engines)
+        self._db, self._logs, self._clock = db, logs, clock
+        self._rates = rates or Rates()
+        self._inbox = Inbox()
+        self._shipper = Shipper(logs, clock=clock, progress=self._inbox.progress)
+        self._seq = 0
+        self._tick = threading.Condition()
+        with db.write() as tx:
+            epoch = next_epoch(tx)
+        self.drivers = {
+            name: EngineDriver(
+                engine,
+                epoch=epoch,
+                report=self._inbox.report,
+                ship_log=self._shipper.finish,
+                fenced=self._fence,
+            )
+            for name, engine in self.engines.items()
+        }
+        self.loop = ControlLoop(
+            db,
+            self.drivers,
+            self._inbox,
+            cloud_id=cloud_id,
+            epoch=epoch,
+            rates=self._rates,
+            clock=clock,
+            changed=self._changed,
+            watch=self._watch,
+        )
+
+    def start(self) -> None:
+        self.loop.start()
+        self._shipper.start()
+        for driver in self.drivers.values():
+            driver.start()
+
+    def close(self) -> None:
+        """Stops the loops. Touches no workload."""
+        for driver in self.drivers.values():
+            driver.close()
+        self.loop.close()
+        self._shipper.close()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every engine has told its nodes, so that placing and planning mean something."""
+        return self.loop.ready.is_set()
+
+    # ---- runs -------------------------------------------------------------------------------------------------------
+
+    def submit(
+        self, spec: RunSpec, *, account: str, idempotency_key: str | None, fingerprint: str, queue: bool
+    ) -> tuple[str, bool]:
+        """Accepts a run: (its id, whether it is new). Once this returns the run is in the store.
+
+        Raises CumuloError: unknown_gpu; unsatisfiable unless `queue`; and what `submitting.accept` raises.
+        """
+        self._check(spec, queue)
+        run_id, new = accept(
+            self._db, spec, account=account, key=idempotency_key, fingerprint=fingerprint, now=self._clock()
+        )
+        if new:
+            self._inbox.new_run(run_id)
+            self._changed()
+        return run_id, new
+
+    def _check(self, spec: RunSpec, queue: bool) -> None:
+        self._wait_ready()
+
+        def ask(seen: Picture) -> tuple[str, str]:
+            explain.check_gpu_names(spec.ask.gpu, seen.world)
+            why = reasons(seen.world, spec.ask)
+            if why.ever or queue:
+                return "", ""
+            change = suggest(seen.world, spec.ask)
+            return why.summary(), f"{change.text}, or " if change else ""
+
+        problem, change = self._inbox.question(ask)
+        if problem:
+            hint = f"{change}pass --queue to wait for such a node"
+            raise CumuloError("unsatisfiable", f"no node here can ever take it: {problem}", hint=hint)
+
+    def plan(self, spec: RunSpec, *, account: str) -> Plan:
+        """What would happen if it were submitted now. Raises CumuloError `unknown_gpu`."""
+        del account  # quotas will want it
+        self._wait_ready()
+        found: Plan = self._ask(lambda seen: explain.plan(seen, spec, self._rates, self._clock()))
+        return found
+
+    def want(self, run_id: str, wanted: str, *, grace_s: float | None = None, unit: int | None = None) -> None:
+        """Makes a run want to be `running`, `stopped` or `cancelled`; with `unit` (an array index) only that one.
+
+        Returns once the wish is in the store. Raises CumuloError conflict, not_found.
+        """
+        self._inbox.wish(run_id, wanted, grace_s=grace_s, index=unit)
+
+    # ---- answers ----------------------------------------------------------------------------------------------------
+
+    def why(self, run_id: str) -> Why:
+        """Why a run waits, does what it does, or ended. Raises CumuloError run_not_found."""
+
+        def ask(seen: Picture) -> Why | None:
+            run = seen.runs.get(run_id)
+            return explain.why_waiting(seen, run, self._clock()) if run else None
+
+        live: Why | None = self._ask(ask)
+        return live or self._why_ended(run_id)
+
+    def _why_ended(self, run_id: str) -> Why:
+        with self._db.read() as tx:
+            row = views.find_run(tx, run_id, account="", project="")
+            if row is None:
+                raise CumuloError("run_not_found", f"there is no run {printable(run_id)!r}")
+            sources = views.log_sources(tx, row.id)
+        if row.status not in TERMINAL:
+            return Why(run_id=row.id, status=row.status, summary="it was accepted a moment ago")
+        text = ended_text(row.status, row.reason, row.message)
+        last = self._last_lines(sources[-1].id) if sources else ()
+        return Why(run_id=row.id, status=row.status, summary=text, ended=text, last_log_lines=last)
+
+    def _last_lines(self, instance_id: str, lines: int = 10) -> tuple[str, ...]:
+        ref = LogRef.of(instance_id)
+        text = self._logs.read(ref, self._logs.tail(ref, lines), 16384).decode(errors="replace")
+        return tuple(printable(line, 300) for line in text.splitlines()[-lines:])
+
+    def queue(self) -> tuple[QueueRow, ...]:
+        rows: tuple[QueueRow, ...] = self._ask(lambda seen: explain.queue_rows(seen, self._clock()))
+        return rows
+
+    def offers(self, gpu: GpuAsk | None) -> tuple[Offer, ...]:
+        self._wait_ready()
+        rows: tuple[Offer, ...] = self._ask(lambda seen: explain.offers(seen, gpu, self._rates))
+        return rows
+
+    def leaks(self) -> tuple[Leak, ...]:
+        return tuple(self.loop.absences.leaks.values())
+
+    def telemetry(self) -> Readings:
+        """What all devices and instances are doing now."""
+        found = [engine.telemetry() for engine in self.engines.values()]
+        return Readings(
+            devices=tuple(reading for readings in found for reading in readings.devices),
+            instances=tuple(reading for readings in found for reading in readings.instances),
+        )
+
+    def engine_of(self, region: str) -> Engine:
+        """The engine that runs the instances of a region. Raises CumuloError not_found."""
+        try:
+            return self.engines[region]
+        except KeyError:
+            raise CumuloError("not_found", f"no engine serves region {region!r} now") from None
+
+    def doctor(self) -> tuple[Check, ...]:
+        """The loops' own health; each engine adds its node's."""
+        checks = [check for engine in self.engines.values() for check in engine.doctor()]
+        trouble = self.loop.trouble
+        checks.append(Check(name="control loop", status="fail" if trouble else "ok", text=trouble or "running"))
+        checks += [
+            Check(name="leak", status="warn", text=leak.text, hint="stop it on its node, or keep it")
+            for leak in self.leaks()
+        ]
+        return tuple(checks)
+
+    def wait_change(self, seq: int, timeout: float) -> int:
+        """Waits until something has been committed since `seq` (a value this returned before; 0 at first)."""
+        with self._tick:
+            self._tick.wait_for(lambda: self._seq > seq, timeout)
+            return self._seq
+
+    # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[Picture], Any]) -> Any:
+        return self._inbox.question(question)
+
+    def _wait_ready(self) -> None:
+        if not self.loop.ready.wait(READY_S):
+            raise CumuloError("starting", "the server has not heard from its engine yet", hint="try again in a moment")
+
+    def _changed(self) -> None:
+        with self._tick:
+            self._seq += 1
+            self._tick.notify_all()
+
+    def _fence(self) -> None:
+        self.loop.fence()
+
+    def _watch(self, seen: Picture) -> None:
+        """Tells the shipper which instances run now."""
+        self._shipper.watch(
+            [
+                Source(
+                    engine=self.engines[instance.region],
+                    instance_id=instance.id,
+                    progress=pattern_of(seen.runs[instance.run_id].spec.progress_regex),
+                )
+                for instance in seen.instances.values()
+                if instance.region in self.engines and not instance.ended
+            ]
+        )
+
+
+def ended_text(status: str, reason: str | None, message: str) -> str:
+    """How a run ended, in one sentence."""
+    words = {
+        EndReason.OUT_OF_MEMORY: "it was killed for using more memory than it asked for",
+        EndReason.SETUP_FAILED: "its setup failed",
+        EndReason.START_FAILED: "its command could not be started",
+        EndReason.LOST: "it was lost",
+        EndReason.SUCCEEDED: "it succeeded",
+        EndReason.CANCELLED: "it was cancelled",
+    }
+    lead = words.get(EndReason(reason)) if reason in set(EndReason) else None
+    if status == RunStatus.SUCCEEDED:
+        return message or "it succeeded"
+    if lead and message and message != lead:
+        return f"{lead}: {message}"
+    return lead or message or f"it ended: {status}"

@@ -1,0 +1,323 @@
+"""Plans, reasons, the queue and offers: worked out from the loop's picture when somebody asks."""
+
+from collections import Counter
+from dataclasses import replace
+
+from cumulo.catalog.kinds import known
+from cumulo.catalog.kinds import suggest as suggest_kinds
+from cumulo.control.answers import Ahead, Change, Choice, Count, NodeAnswer, Offer, Plan, QueueRow, Why
+from cumulo.control.live import LiveRun, Picture
+from cumulo.control.scheduling import Rates, rental_nano_h
+from cumulo.domain.ask import Ask, GpuAsk
+from cumulo.domain.errors import CumuloError
+from cumulo.domain.lifecycle import RunStatus
+from cumulo.domain.names import printable
+from cumulo.domain.node import NodeState, SharingMode
+from cumulo.domain.quantities import format_duration
+from cumulo.domain.run import PurchaseOption, RunSpec
+from cumulo.placement.explain import Reasons, expect, reasons, suggest
+from cumulo.placement.fit import Constraint, admitted_kinds, choose
+from cumulo.placement.order import hold_places
+from cumulo.placement.world import Waiting, World, in_order
+
+# How many of the runs ahead are told by name, and how far the queue is played forward for an estimate.
+MOST_AHEAD = 20
+MOST_QUEUED = 2000
+
+
+def waiting_units(seen: Picture, now: float) -> list[Waiting]:
+    """All that waits to be placed, in order; of an array its next few."""
+    queue: list[Waiting] = []
+    for run in seen.runs.values():
+        queue += run.waiting(now, 64)
+    return in_order(queue)[:MOST_QUEUED]
+
+
+def check_gpu_names(gpu: GpuAsk | None, world: World) -> None:
+    """Raises CumuloError `unknown_gpu` for a name that neither the catalogue nor this cloud knows."""
+    present = {model.lower() for model in world.models()}
+    for name in gpu.names if gpu else ():
+        if known(name) or name.lower() in present:
+            continue
+        close = suggest_kinds(name)
+        hint = f"did you mean {' or '.join(close)}?" if close else "see `cumulo offers` for what is there"
+        raise CumuloError("unknown_gpu", f"no GPU is called {printable(name)!r}", hint=hint)
+
+
+# ---- plans ----------------------------------------------------------------------------------------------------------
+
+
+def plan(seen: Picture, spec: RunSpec, rates: Rates, now: float) -> Plan:
+    """What would happen to `spec` if it were submitted now. Raises CumuloError `unknown_gpu`."""
+    check_gpu_names(spec.ask.gpu, seen.world)
+    why = reasons(seen.world, spec.ask)
+    queue = waiting_units(seen, now)
+    target = Waiting(
+        key=("~", 0, 1),
+        name=spec.name,
+        ask=spec.ask,
+        priority=spec.priority,
+        accepted_at=now,
+        duration_s=spec.max_duration_s,
+    )
+    places = choose(seen.world, spec.ask)
+    ahead = sum(other.order < target.order for other in queue)
+    waits = places is None and why.ever
+    expected = expect(seen.world, [*queue, target], target, now) if waits else None
+    change = suggest(seen.world, spec.ask) if places is None else None
+    return Plan(
+        name=spec.name,
+        kind=str(spec.kind),
+        ask=spec.ask.describe(),
+        units=spec.units(),
+        nodes=spec.ask.nodes,
+        satisfiable=why.ever,
+        starts_now=places is not None,
+        queue_position=0 if places is not None else ahead + 1,
+        choices=tuple(_choices(seen.world, spec.ask, rates)),
+        problems=() if places is not None else (why.summary(),),
+        suggestions=(change.text,) if change else (),
+        warnings=tuple(_warnings(seen.world, spec)),
+        runtime=spec.runtime,
+        max_duration_s=spec.max_duration_s,
+        expected_start=now if places is not None else (expected.at if expected else None),
+        expected_text="now" if places is not None else (expected.text if expected else "never as things are"),
+    )
+
+
+def _choices(world: World, ask: Ask, rates: Rates) -> list[Choice]:
+    """Where it could go now, best first: one line for each node placement would take in turn."""
+    trial = world.copy()
+    found: list[Choice] = []
+    while len(found) < 8 and (places := choose(trial, ask)) is not None:
+        first, use = places[0], world.nodes[places[0].node_id]
+        count, model = sum(len(spot.device_uuids) for spot in places), first.device_model
+        emulated = use.node.emulated
+        label = f"{len(first.device_uuids)}x {model}{' (emulated)' if emulated else ''}" if count else "no GPU"
+        names = [use.node.name] + [world.nodes[spot.node_id].node.name for spot in places[1:]]
+        found.append(
+            Choice(
+                region=use.id.partition("/")[0],
+                node=", ".join(names[:3]) + (f" +{len(names) - 3}" if len(names) > 3 else ""),
+                devices=label if len(places) == 1 else f"{len(places)} nodes x {label}",
+                price_nano_h=0 if emulated else rates.price_nano_h(model, count),
+                rental_nano_h=None if emulated else rental_nano_h(model, count) or None,
+                free=_how_many(trial, ask, first.node_id),
+            )
+        )
+        for spot in places:
+            del trial.nodes[spot.node_id]
+    return found
+
+
+def _how_many(world: World, ask: Ask, node_id: str) -> int:
+    """How many such instances the node takes now, counted up to 64."""
+    alone = World(nodes={node_id: world.nodes[node_id].copy()})
+    single = replace(ask, nodes=1)
+    for number in range(64):
+        places = choose(alone, single)
+        if places is None:
+            return number
+        waiting = Waiting(key=("~", number, 1), name="", ask=single, priority=0, accepted_at=0.0)
+        hold_places(alone, waiting, places)
+    return 64
+
+
+def _warnings(world: World, spec: RunSpec) -> list[str]:
+    warnings = []
+    if any(use.node.emulated for use in world.nodes.values()) and spec.ask.gpu is not None:
+        warnings.append("the GPUs here are emulated: they are counted and accounted for, but compute nothing")
+    if spec.purchase is PurchaseOption.SPOT:
+        warnings.append("spot is taken as on-demand for now: nothing preempts it")
+    if spec.retry is None and spec.ask.nodes > 1:
+        warnings.append("without `retry` the run ends when one of its nodes does")
+    return warnings
+
+
+# ---- why ------------------------------------------------------------------------------------------------------------
+
+
+def why_waiting(seen: Picture, run: LiveRun, now: float) -> Why:
+    """Why a run that is not over stands where it does."""
+    if run.waits_for:
+        names = [f"{seen.runs[i].spec.name} ({i})" if i in seen.runs else i for i in sorted(run.waits_for)]
+        return _plain(run, f"it comes after {', '.join(names)}, which has not ended", binding="after")
+    if run.status is RunStatus.STOPPED:
+        return _plain(run, "it is stopped; `cumulo start` queues it again")
+    recovering = [unit for unit in run.units.values() if not unit.instances and unit.not_before]
+    if recovering and all((unit.not_before or 0) > now for unit in recovering):
+        left = format_duration(min(unit.not_before or 0 for unit in recovering) - now)
+        return _plain(run, f"attempt {run.attempts} ended; the next begins in {left}", binding="backoff")
+    mine = run.waiting(now, 1)
+    if not mine:
+        return _plain(run, _active_text(run, now))
+    return _why_unplaced(seen, run, mine[0], now)
+
+
+def _plain(run: LiveRun, summary: str, binding: str | None = None) -> Why:
+    return Why(run_id=run.id, status=str(run.status), summary=summary, binding=binding)
+
+
+def _active_text(run: LiveRun, now: float) -> str:
+    instances = [instance for unit in run.units.values() for instance in unit.instances.values()]
+    states = Counter(str(instance.state) for instance in instances)
+    counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    if run.status is RunStatus.STOPPING:
+        return f"it is stopping: its instances ({counted}) have their grace to end by themselves"
+    parallel = run.spec.array.parallel if run.spec.array else None
+    if parallel and not run.all_started and len(run.units) >= parallel:
+        left = run.spec.units() - run.units_started
+        return f"{parallel} indices run at once as its %{parallel} says; {left} wait for their turn"
+    since = f" since {format_duration(now - run.started_at)}" if run.started_at else ""
+    return f"it is {run.status}{since}: {counted}" if counted else f"it is {run.status}"
+
+
+def _why_unplaced(seen: Picture, run: LiveRun, target: Waiting, now: float) -> Why:
+    world = seen.world
+    why = reasons(world, target.ask)
+    queue = waiting_units(seen, now)
+    if target.key not in {other.key for other in queue}:
+        queue.append(target)
+    expected = expect(world, queue, target, now)
+    change = suggest(world, target.ask)
+    text = "it fits now and is about to start" if why.binding is None else why.summary()
+    if not why.ever:
+        text = f"no node here can ever take it: {text}"
+    return Why(
+        run_id=run.id,
+        status=str(run.status),
+        summary=text,
+        binding=str(why.binding) if why.binding else None,
+        counts=tuple(_counts(why)),
+        nodes=tuple(_node_answers(why)),
+        ahead=tuple(_ahead(seen, why, queue, target, now)),
+        expected_start=expected.at,
+        expected_text=expected.text,
+        suggestion=Change(text=change.text, change=change.change) if change else None,
+    )
+
+
+_CONSTRAINT_TEXT = {
+    Constraint.GPU_KIND: "do not have that GPU",
+    Constraint.GPU_TOTAL: "have too few of that GPU",
+    Constraint.CPU_TOTAL: "have too few CPUs",
+    Constraint.MEMORY_TOTAL: "have too little memory",
+    Constraint.NODE_STATE: "are not ready",
+    Constraint.GPU_HEALTH: "have GPUs that can't be used",
+    Constraint.GPU_HELD: "have the GPUs, but others hold them",
+    Constraint.CPU_HELD: "have the CPUs, but others hold them",
+    Constraint.MEMORY_HELD: "have the memory, but others hold it",
+    Constraint.NODES: "could take one instance, but not enough of them are free at once",
+}
+
+
+def _counts(why: Reasons) -> list[Count]:
+    total = len(why.refusals) + len(why.fitting)
+    rows = [
+        Count(constraint=str(constraint), nodes=nodes, text=f"{nodes} of {total} nodes {_CONSTRAINT_TEXT[constraint]}")
+        for constraint, nodes in why.counts()
+    ]
+    if why.fitting and why.binding is Constraint.NODES:
+        text = f"{len(why.fitting)} of {total} nodes are free for it, {why.nodes_asked} asked"
+        rows.append(Count(constraint=str(Constraint.NODES), nodes=len(why.fitting), text=text))
+    return rows
+
+
+def _node_answers(why: Reasons) -> list[NodeAnswer]:
+    fits = [NodeAnswer(node=node, fits=True, text="fits") for node in why.fitting]
+    return fits + [NodeAnswer(node=r.node_id, fits=False, text=r.text) for r in why.refusals]
+
+
+def _ahead(seen: Picture, why: Reasons, queue: list[Waiting], target: Waiting, now: float) -> list[Ahead]:
+    """Who holds what it needs, and who waits before it."""
+    blocking = {r.node_id for r in why.refusals if not r.constraint.lasting}
+    found: dict[str, Ahead] = {}
+    for hold in seen.world.holds.values():
+        if hold.node_id not in blocking or hold.run_id in found:
+            continue
+        if hold.until is None:
+            left = "no end declared"
+        else:
+            left = f"ends in {format_duration(max(0.0, hold.until - now))} at the latest"
+        gpus = f"{len(hold.device_uuids)} GPUs of " if hold.device_uuids else ""
+        found[hold.run_id] = Ahead(run_id=hold.run_id, name=hold.run_name, text=f"holds {gpus}{hold.node_id}, {left}")
+    for other in queue:
+        if other.order < target.order and other.key[0] != target.key[0] and other.key[0] not in found:
+            text = f"waits before it (priority {other.priority})"
+            found[other.key[0]] = Ahead(run_id=other.key[0], name=other.name, text=text)
+    return list(found.values())[:MOST_AHEAD]
+
+
+# ---- lists ----------------------------------------------------------------------------------------------------------
+
+
+def queue_rows(seen: Picture, now: float) -> tuple[QueueRow, ...]:
+    """The runs that wait, each once, in order: first those that may start, then those that may not yet."""
+    rows: dict[str, QueueRow] = {}
+    texts: dict[Ask, str] = {}
+    for waiting in waiting_units(seen, now):
+        run = seen.runs[waiting.key[0]]
+        if run.id not in rows:
+            if waiting.ask not in texts:
+                texts[waiting.ask] = reasons(seen.world, waiting.ask).summary()
+            rows[run.id] = _queue_row(len(rows) + 1, run, texts[waiting.ask])
+    for run in seen.runs.values():
+        held_back = run.waits_for or run.status is RunStatus.RECOVERING
+        if held_back and run.id not in rows and run.wanted == "running":
+            rows[run.id] = _queue_row(len(rows) + 1, run, why_waiting(seen, run, now).summary)
+    return tuple(rows.values())
+
+
+def _queue_row(place: int, run: LiveRun, text: str) -> QueueRow:
+    return QueueRow(
+        place=place,
+        run_id=run.id,
+        name=run.spec.name,
+        account=run.account,
+        kind=str(run.spec.kind),
+        ask=run.spec.ask.describe(),
+        priority=run.spec.priority,
+        accepted_at=run.accepted_at,
+        waiting_for=text,
+    )
+
+
+def offers(seen: Picture, gpu: GpuAsk | None, rates: Rates) -> tuple[Offer, ...]:
+    """What can be launched here, one row for each region and GPU kind."""
+    check_gpu_names(gpu, seen.world)
+    kinds = admitted_kinds(gpu, seen.world) if gpu else None
+    rows: dict[tuple[str, str, bool], Offer] = {}
+    for use in seen.world.nodes.values():
+        region = use.id.partition("/")[0]
+        per_model: Counter[str] = Counter(device.model for device in use.node.devices)
+        for device in use.node.devices:
+            if (kinds is not None and device.model not in kinds) or (
+                gpu is not None and not gpu.admits_memory(device.memory_bytes)
+            ):
+                continue
+            key = (region, device.model, device.emulated)
+            row = rows.get(key) or _offer(region, device.model, device.memory_bytes, device.emulated, rates)
+            free = use.node.state is NodeState.READY and use.usable(device) and device.uuid not in use.held_by
+            rows[key] = replace(
+                row,
+                total=row.total + 1,
+                free=row.free + free,
+                max_per_node=max(row.max_per_node, per_model[device.model]),
+            )
+    return tuple(rows[key] for key in sorted(rows))
+
+
+def _offer(region: str, model: str, memory_bytes: int, emulated: bool, rates: Rates) -> Offer:
+    return Offer(
+        region=region,
+        gpu=model,
+        memory_bytes=memory_bytes,
+        emulated=emulated,
+        mode=str(SharingMode.EXCLUSIVE),
+        purchase=str(PurchaseOption.ON_DEMAND),
+        price_nano_h=0 if emulated else rates.price_nano_h(model, 1),
+        rental_nano_h=None if emulated else rental_nano_h(model, 1) or None,
+        total=0,
+        free=0,
+        max_per_node=0,
+    )

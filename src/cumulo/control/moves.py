@@ -1,0 +1,98 @@
+"""Single moves of runs, units and instances: each is checked against its lifecycle and noted in a batch.
+
+The rest of this package composes these; nothing else changes a status. Nothing here does input or output.
+"""
+
+from cumulo.control.live import LiveInstance, LiveRun, LiveUnit
+from cumulo.domain.lifecycle import (
+    TERMINAL,
+    UNIT_OUTCOME,
+    EndReason,
+    InstanceState,
+    RunStatus,
+    check_instance,
+    check_run,
+)
+from cumulo.store.batch import Batch
+from cumulo.store.events import NewEvent
+
+
+def set_run(batch: Batch, run: LiveRun, status: RunStatus, **values: object) -> None:
+    check_run(run.status, status)
+    run.status = status
+    batch.run(run.id, status=str(status), **values)
+
+
+def set_unit(batch: Batch, run: LiveRun, unit: LiveUnit, status: RunStatus, **values: object) -> None:
+    check_run(unit.status, status)
+    unit.status = status
+    batch.unit(run.id, unit.place, status=str(status), **values)
+
+
+def end_unit(
+    batch: Batch, run: LiveRun, unit: LiveUnit, reason: EndReason, exit_code: int | None, message: str, at: float
+) -> None:
+    """The unit's last attempt is over and no further one follows. A stopped dev unit stays."""
+    outcome = UNIT_OUTCOME[reason]
+    set_unit(batch, run, unit, outcome, exit_code=exit_code, reason=str(reason), message=message, ended_at=at)
+    if outcome in TERMINAL:
+        del run.units[unit.place]
+        run.outcomes[outcome] += 1
+    first_bad = outcome is not RunStatus.SUCCEEDED and run.outcomes[outcome] == 1
+    if run.spec.array is None or first_bad:
+        batch.run(run.id, exit_code=exit_code, reason=str(reason), message=message)
+
+
+def move_instance(batch: Batch, run: LiveRun, instance: LiveInstance, state: InstanceState, now: float) -> None:
+    check_instance(instance.state, state)
+    instance.state = state
+    batch.instance(instance.id, state=str(state))
+    if state in (InstanceState.PULLING, InstanceState.PREPARING):
+        tell(batch, run, f"instance.{state}", f"{instance.id} is {state}", now, instance)
+
+
+def stop_instance(
+    batch: Batch, run: LiveRun, instance: LiveInstance, reason: EndReason, grace_s: float | None, now: float
+) -> None:
+    """Wants an instance to end. The engine is told after the batch is written, and again until it has ended."""
+    if instance.ended or (instance.stop_reason is not None and grace_s is None):
+        return
+    instance.stop_reason = instance.stop_reason or reason
+    instance.stop_grace_s = run.spec.grace_s if grace_s is None else grace_s
+    if instance.state is not InstanceState.STOPPING:
+        move_instance(batch, run, instance, InstanceState.STOPPING, now)
+    batch.instance(instance.id, stop_reason=str(instance.stop_reason), stop_grace_s=instance.stop_grace_s)
+
+
+def tell(batch: Batch, run: LiveRun, kind: str, message: str, at: float, instance: LiveInstance | None = None) -> None:
+    batch.event(
+        NewEvent(
+            at=at,
+            kind=kind,
+            message=message,
+            project=run.project,
+            account=run.account,
+            run_id=run.id,
+            instance_id=instance.id if instance else None,
+            node_id=instance.node_id if instance else None,
+        )
+    )
+
+
+def unit_row(run: LiveRun, unit: LiveUnit) -> dict[str, object]:
+    """A new row of `unit`."""
+    return {
+        "run_id": run.id,
+        "place": unit.place,
+        "project": run.project,
+        "account": run.account,
+        "status": str(unit.status),
+        "attempts": unit.attempts,
+        "exit_code": None,
+        "reason": None,
+        "message": "",
+        "placed_at": unit.placed_at,
+        "started_at": unit.started_at,
+        "ended_at": None,
+        "not_before": unit.not_before,
+    }

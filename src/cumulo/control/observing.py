@@ -1,0 +1,122 @@
+"""What an engine saw of an instance, taken in: states go forward only, usage opens and closes, progress is kept.
+
+What follows for attempts, units and runs is `settling`'s business.
+"""
+
+import json
+from dataclasses import asdict
+
+from cumulo.control.live import LiveInstance, LiveRun, Picture
+from cumulo.control.moves import move_instance, set_run, set_unit, tell
+from cumulo.domain.instance import ObservedInstance
+from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus, check_instance
+from cumulo.domain.progress import Progress, parse_line
+from cumulo.store.batch import Batch
+
+_STATES = tuple(InstanceState)
+
+
+def observe(seen: Picture, batch: Batch, instance: LiveInstance, observed: ObservedInstance, now: float) -> None:
+    """Takes in what an engine saw of an instance. States only go forward; what is known already changes nothing."""
+    if instance.ended:
+        return
+    run, _ = seen.unit_of(instance)
+    if observed.started_at is not None and instance.started_at is None:
+        _started(seen, batch, instance, observed.started_at)
+    if observed.state is InstanceState.ENDED:
+        end_instance(seen, batch, instance, observed, now)
+    elif _STATES.index(observed.state) > _STATES.index(instance.state):
+        move_instance(batch, run, instance, observed.state, now)
+    if observed.progress is not None:
+        observe_progress(batch, run, observed.progress, now)
+
+
+def _started(seen: Picture, batch: Batch, instance: LiveInstance, at: float) -> None:
+    run, unit = seen.unit_of(instance)
+    instance.started_at = at
+    batch.instance(instance.id, started_at=at)
+    batch.new_usage[instance.id] = {
+        "instance_id": instance.id,
+        "started_at": at,
+        "ended_at": None,
+        "run_id": run.id,
+        "project": run.project,
+        "account": run.account,
+        "device_model": instance.device_model,
+        "device_count": len(instance.devices),
+        "cpus_milli": instance.cpus_milli,
+        "price_nano_h": instance.price_nano_h,
+        "rental_nano_h": instance.rental_nano_h,
+    }
+    if unit.started_at is None:
+        unit.started_at = at
+        batch.unit(run.id, unit.place, started_at=at)
+    if run.started_at is None:
+        run.started_at = at
+        batch.run(run.id, started_at=at)
+    if unit.status is RunStatus.STARTING and all(i.started_at is not None for i in unit.instances.values()):
+        set_unit(batch, run, unit, RunStatus.RUNNING)
+        if run.status is RunStatus.STARTING:
+            set_run(batch, run, RunStatus.RUNNING)
+            tell(batch, run, "run.running", f"{run.spec.name} is running", at, instance)
+
+
+def observe_progress(batch: Batch, run: LiveRun, line: str, now: float) -> None:
+    """`line` is the JSON that `domain.progress` gave or the run wrote; kept with its first value, for the rate."""
+    progress = parse_line(line, now)
+    last = run.last_progress
+    if progress is None or (last and (last.done, last.total, last.metrics) == _values(progress)):
+        return
+    if (
+        run.first_progress is None
+        or progress.done < run.first_progress.done
+        or progress.total != (last or progress).total
+    ):
+        run.first_progress = progress
+    run.last_progress = progress
+    first = run.first_progress
+    batch.run(run.id, progress=json.dumps(asdict(progress) | {"since_done": first.done, "since_at": first.at}))
+
+
+def _values(progress: Progress) -> tuple[float, float, dict[str, float | str]]:
+    return progress.done, progress.total, progress.metrics
+
+
+def end_instance(seen: Picture, batch: Batch, instance: LiveInstance, observed: ObservedInstance, now: float) -> None:
+    """The instance is over: what it held is free, its usage is closed, and its attempt may be over with it."""
+    run, _ = seen.unit_of(instance)
+    check_instance(instance.state, InstanceState.ENDED)
+    instance.state = InstanceState.ENDED
+    instance.reason = _end_reason(instance, observed)
+    instance.exit_code = observed.exit_code
+    instance.message = observed.message
+    instance.ended_at = max(observed.ended_at or now, instance.started_at or 0.0)
+    batch.instance(
+        instance.id,
+        state=str(InstanceState.ENDED),
+        reason=str(instance.reason),
+        message=observed.message,
+        exit_code=observed.exit_code,
+        signal=observed.signal,
+        ended_at=instance.ended_at,
+        cpu_seconds=observed.cpu_seconds,
+        max_memory_bytes=observed.max_memory_bytes,
+    )
+    if instance.started_at is not None:
+        batch.end_usage(instance.id, instance.ended_at)
+        seconds = instance.ended_at - instance.started_at
+        run.cost_nano += round(seconds * instance.price_nano_h / 3600)
+        run.rental_nano += round(seconds * instance.rental_nano_h / 3600)
+        batch.run(run.id, cost_nano=run.cost_nano, rental_nano=run.rental_nano)
+    batch.released.append(instance.id)
+    seen.world.release(instance.id)
+    del seen.instances[instance.id]
+
+
+def _end_reason(instance: LiveInstance, observed: ObservedInstance) -> EndReason:
+    """What we asked for counts if the engine acted on it; what ended by itself keeps its own reason."""
+    reason = observed.reason or EndReason.LOST
+    asked = instance.stop_reason
+    if reason in (EndReason.CANCELLED, EndReason.STOPPED):
+        return asked or reason
+    return reason

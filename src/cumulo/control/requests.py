@@ -1,0 +1,116 @@
+"""What reaches the control loop from other threads: new runs, wishes with an answer, and the engines' reports."""
+
+import queue
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cumulo.control.driver import Report
+
+# Wishes are answered when they are in the store; nobody waits for that longer than this.
+ANSWER_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Something wanted of a run: `running`, `stopped` or `cancelled`. The answer is None, or the error it raises."""
+
+    run_id: str
+    wanted: str
+    grace_s: float | None
+    index: int | None
+    answer: Future[None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Something to be worked out from the loop's picture, on the loop's thread, so that it is of one moment."""
+
+    ask: Callable[[Any], Any]
+    answer: Future[Any]
+
+
+@dataclass(slots=True)
+class Mail:
+    """All that had arrived when the loop looked."""
+
+    runs: list[str] = field(default_factory=list)
+    wishes: list[Wish] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    progress: dict[str, str] = field(default_factory=dict)
+    closing: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.wishes or self.questions or self.reports or self.progress or self.closing)
+
+
+Item = str | Wish | Question | Report | tuple[str, str] | None
+
+
+class Inbox:
+    """The loop's letter box. Anybody may put something in; only the loop takes out."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+
+    def new_run(self, run_id: str) -> None:
+        self._queue.put(run_id)
+
+    def report(self, report: Report) -> None:
+        self._queue.put(report)
+
+    def progress(self, instance_id: str, line: str) -> None:
+        self._queue.put((instance_id, line))
+
+    def wish(self, run_id: str, wanted: str, *, grace_s: float | None = None, index: int | None = None) -> None:
+        """Returns when the wish is in the store. Raises what the loop found wrong with it."""
+        answer: Future[None] = Future()
+        self._queue.put(Wish(run_id=run_id, wanted=wanted, grace_s=grace_s, index=index, answer=answer))
+        answer.result(timeout=ANSWER_S)
+
+    def question(self, ask: Callable[[Any], Any]) -> Any:
+        """What `ask` makes of the loop's picture."""
+        answer: Future[Any] = Future()
+        self._queue.put(Question(ask=ask, answer=answer))
+        return answer.result(timeout=ANSWER_S)
+
+    def put_back(self, mail: Mail) -> None:
+        """What arrived is to be worked out once more, on a new picture."""
+        items: list[Item] = [*mail.runs, *mail.wishes, *mail.questions, *mail.reports, *mail.progress.items()]
+        for item in items:
+            self._queue.put(item)
+
+    def close(self) -> None:
+        self._queue.put(None)
+
+    def take(self, timeout: float) -> Mail:
+        """All that is there, after waiting up to `timeout` seconds for the first."""
+        mail = Mail()
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                item = self._queue.get(timeout=max(0.0, deadline - time.monotonic())) if not mail else None
+                if item is None and mail:
+                    item = self._queue.get_nowait()
+            except queue.Empty:
+                return mail
+            _sort(mail, item)
+
+
+def _sort(mail: Mail, item: Item) -> None:
+    match item:
+        case None:
+            mail.closing = True
+        case str():
+            mail.runs.append(item)
+        case Wish():
+            mail.wishes.append(item)
+        case Question():
+            mail.questions.append(item)
+        case Report():
+            mail.reports.append(item)
+        case (instance_id, line):
+            mail.progress[instance_id] = line

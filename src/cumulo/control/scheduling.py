@@ -1,0 +1,259 @@
+"""From placement's decisions to instances: rows, holds, prices and what the engine is told."""
+
+import pwd
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from os import getgrouplist, getuid
+from zlib import crc32
+
+from cumulo.catalog.prices import price
+from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture, hold_of
+from cumulo.control.moves import set_run, set_unit, tell, unit_row
+from cumulo.domain.instance import Identity, InstanceSpec, instance_id
+from cumulo.domain.lifecycle import InstanceState, RunStatus
+from cumulo.domain.node import WHOLE_MILLI, SharingMode
+from cumulo.domain.run import RunKind
+from cumulo.placement.fit import Place
+from cumulo.placement.order import Decision, place
+from cumulo.placement.world import NodeUse, Waiting
+from cumulo.store.batch import Batch
+
+# How many attempts one step may place: keeps a step, and so the wait of everybody else, short.
+MOST_PER_STEP = 256
+_FIRST_PORT, _PORTS = 20000, 10000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What the admin charges for this cloud's own hardware: nano-USD per GPU-hour by kind. Nothing unless set."""
+
+    gpu_nano_h: dict[str, int] = field(default_factory=dict)
+
+    def price_nano_h(self, model: str, count: int) -> int:
+        return self.gpu_nano_h.get(model, 0) * count
+
+
+def place_waiting(seen: Picture, batch: Batch, rates: Rates, now: float) -> list[LiveInstance]:
+    """Places what fits of all that waits, and returns the new instances."""
+    queue: list[Waiting] = []
+    for run in seen.runs.values():
+        queue += run.waiting(now, MOST_PER_STEP)
+    decisions = place(seen.world, queue, limit=MOST_PER_STEP) if queue else []
+    placed: list[LiveInstance] = []
+    for decision in decisions:
+        placed += _take(seen, batch, decision, rates, now)
+    return placed
+
+
+def _take(seen: Picture, batch: Batch, decision: Decision, rates: Rates, now: float) -> list[LiveInstance]:
+    run_id, unit_place, attempt = decision.waiting.key
+    run = seen.runs[run_id]
+    unit = run.units.get(unit_place)
+    if unit is None:
+        unit = LiveUnit(place=unit_place, status=RunStatus.QUEUED, attempts=0)
+        run.units[unit_place] = unit
+        batch.new_units[run_id, unit_place] = unit_row(run, unit)
+    unit.attempts, unit.not_before, unit.started_at = attempt, None, None
+    unit.placed_at = unit.placed_at or now
+    set_unit(batch, run, unit, RunStatus.STARTING, attempts=attempt, not_before=None, placed_at=unit.placed_at)
+    port = _FIRST_PORT + crc32(repr(decision.waiting.key).encode()) % _PORTS
+    taken = {instance.master_port for instance in seen.instances.values()}
+    while port in taken:
+        port = _FIRST_PORT + (port - _FIRST_PORT + 1) % _PORTS
+    placed = [_new_instance(seen, run, unit, rank, spot, port, rates, now) for rank, spot in enumerate(decision.places)]
+    for instance in placed:
+        _record(seen, batch, run, unit, instance)
+    _advance_run(batch, run, unit, decision, placed, seen, now)
+    return placed
+
+
+def _advance_run(
+    batch: Batch,
+    run: LiveRun,
+    unit: LiveUnit,
+    decision: Decision,
+    placed: list[LiveInstance],
+    seen: Picture,
+    now: float,
+) -> None:
+    while run.units_started < run.spec.units() and (
+        run.units_started == unit.place or run.units_started in run.skipped
+    ):
+        run.units_started += 1
+    run.placed_at = run.placed_at or now
+    run.attempts = max(run.attempts, unit.attempts)
+    where = placed_on(seen, placed)
+    batch.run(
+        run.id,
+        units_started=run.units_started,
+        units_active=sum(bool(other.instances) for other in run.units.values()),
+        placed_at=run.placed_at,
+        attempts=run.attempts,
+        placed_on=where,
+    )
+    if run.status in (RunStatus.QUEUED, RunStatus.RECOVERING):
+        set_run(batch, run, RunStatus.STARTING)
+    label = f"{run.spec.name}[{run.spec.array.index(unit.place)}]" if run.spec.array else run.spec.name
+    tell(batch, run, "run.placed", f"{label} was placed on {where}", now, placed[0])
+
+
+def placed_on(seen: Picture, placed: list[LiveInstance]) -> str:
+    """`box: 2x A100-80GB (emulated)`; gangs name their first node and how many more there are."""
+    first = placed[0]
+    use = seen.world.nodes[first.node_id]
+    more = f" +{len(placed) - 1} nodes" if len(placed) > 1 else ""
+    if not first.devices:
+        return f"{use.node.name}{more}"
+    emulated = " (emulated)" if use.node.emulated else ""
+    return f"{use.node.name}{more}: {len(first.devices)}x {first.device_model}{emulated}"
+
+
+def _new_instance(
+    seen: Picture, run: LiveRun, unit: LiveUnit, rank: int, spot: Place, port: int, rates: Rates, now: float
+) -> LiveInstance:
+    use = seen.world.nodes[spot.node_id]
+    count = len(spot.device_uuids)
+    return LiveInstance(
+        id=instance_id(run.id, unit.place, unit.attempts, rank),
+        run_id=run.id,
+        unit=unit.place,
+        attempt=unit.attempts,
+        rank=rank,
+        node_id=spot.node_id,
+        region=spot.node_id.partition("/")[0],
+        state=InstanceState.PLACED,
+        devices=spot.device_uuids,
+        device_model=spot.device_model,
+        cpus_milli=spot.cpus_milli,
+        memory_bytes=spot.memory_bytes,
+        address=use.node.address,
+        master_port=port,
+        price_nano_h=0 if use.node.emulated else rates.price_nano_h(spot.device_model, count),
+        rental_nano_h=0 if use.node.emulated else rental_nano_h(spot.device_model, count),
+        placed_at=now,
+    )
+
+
+def rental_nano_h(model: str, count: int) -> int:
+    """What `count` such GPUs rent for an hour at the median list price; 0 when no price is known."""
+    listed = price(model) if count else None
+    return listed.on_demand.median * count if listed and listed.on_demand else 0
+
+
+def _record(seen: Picture, batch: Batch, run: LiveRun, unit: LiveUnit, instance: LiveInstance) -> None:
+    use = seen.world.nodes[instance.node_id]
+    seen.world.hold(hold_of(instance, run))
+    if instance.node_id not in batch.generations:
+        batch.generations[instance.node_id] = use.generation
+        use.generation += 1
+    unit.instances[instance.id] = instance
+    seen.instances[instance.id] = instance
+    batch.new_instances[instance.id] = _instance_row(run, instance, use)
+    for device in use.node.devices:
+        if device.uuid in instance.devices:
+            batch.new_holds.append(
+                {
+                    "device_uuid": device.uuid,
+                    "slice": "whole",
+                    "instance_id": instance.id,
+                    "project": run.project,
+                    "account": run.account,
+                    "mode": str(SharingMode.EXCLUSIVE),
+                    "milli": WHOLE_MILLI,
+                    "memory_bytes": device.memory_bytes,
+                }
+            )
+
+
+def _instance_row(run: LiveRun, instance: LiveInstance, use: NodeUse) -> dict[str, object]:
+    return {
+        "id": instance.id,
+        "run_id": run.id,
+        "unit": instance.unit,
+        "attempt": instance.attempt,
+        "rank": instance.rank,
+        "project": run.project,
+        "account": run.account,
+        "node_id": instance.node_id,
+        "region": instance.region,
+        "state": str(instance.state),
+        "stop_reason": None,
+        "stop_grace_s": None,
+        "reason": None,
+        "message": "",
+        "exit_code": None,
+        "signal": None,
+        "cpus_milli": instance.cpus_milli,
+        "memory_bytes": instance.memory_bytes,
+        "devices": ",".join(instance.devices),
+        "device_model": instance.device_model,
+        "emulated": use.node.emulated,
+        "address": instance.address,
+        "master_port": instance.master_port,
+        "price_nano_h": instance.price_nano_h,
+        "rental_nano_h": instance.rental_nano_h,
+        "accepted_at": run.accepted_at,
+        "placed_at": instance.placed_at,
+        "started_at": None,
+        "ended_at": None,
+        "cpu_seconds": None,
+        "max_memory_bytes": None,
+    }
+
+
+# ---- what the engine is told ----------------------------------------------------------------------------------------
+
+
+def spec_for(run: LiveRun, unit: LiveUnit, instance: LiveInstance, node_name: str, cloud_id: str) -> InstanceSpec:
+    """All that the engine needs to start an instance. The same every time it is made."""
+    spec = run.spec
+    peers = sorted(unit.instances.values(), key=lambda peer: peer.rank)
+    files = [(".", spec.workdir)] if spec.workdir else []
+    return InstanceSpec(
+        instance_id=instance.id,
+        cloud_id=cloud_id,
+        run_id=run.id,
+        run_name=spec.name,
+        project=spec.project,
+        unit=instance.unit,
+        attempt=instance.attempt,
+        rank=instance.rank,
+        node=node_name,
+        device_uuids=instance.devices,
+        cpus_milli=instance.cpus_milli,
+        memory_bytes=instance.memory_bytes,
+        identity=identity(run.account, run.unix_uid),
+        command=spec.command or ("exec sleep infinity" if spec.kind is RunKind.DEV else ""),
+        setup=spec.setup,
+        requirements=spec.requirements,
+        env=dict(spec.env),
+        files=(*files, *((mount.target, mount.manifest) for mount in spec.file_mounts)),
+        mounts=spec.mounts,
+        runtime=spec.runtime,
+        dev=spec.kind is RunKind.DEV,
+        grace_s=spec.grace_s,
+        max_duration_s=spec.max_duration_s,
+        peers=tuple(peer.address for peer in peers),
+        master_port=instance.master_port,
+        array_index=spec.array.index(instance.unit) if spec.array else None,
+    )
+
+
+def identity(account: str, unix_uid: int | None) -> Identity:
+    """The Unix account of a run: the submitter's own where the server is root, else whoever the server runs as."""
+    if unix_uid is None or getuid() != 0:
+        me = pwd.getpwuid(getuid())
+        return Identity(name=me.pw_name, home=me.pw_dir)
+    try:
+        entry = pwd.getpwuid(unix_uid)
+    except KeyError:
+        return Identity(name=account, uid=unix_uid, gid=unix_uid)
+    groups = tuple(getgrouplist(entry.pw_name, entry.pw_gid))
+    return Identity(name=entry.pw_name, uid=unix_uid, gid=entry.pw_gid, groups=groups, home=entry.pw_dir)
+
+
+def specs_for(seen: Picture, placed: Iterable[LiveInstance], cloud_id: str) -> Iterable[InstanceSpec]:
+    for instance in placed:
+        run, unit = seen.unit_of(instance)
+        name = instance.node_id.partition("/")[2]
+        yield spec_for(run, unit, instance, name, cloud_id)

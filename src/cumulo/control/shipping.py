@@ -1,0 +1,116 @@
+"""Logs on their way from the engines to the store, since engines forget them.
+
+What the store has is where the next read begins, so a crash loses and doubles nothing. Instances whose log somebody
+follows are read several times a second, the others once.
+"""
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from json import dumps
+from typing import Final
+
+from cumulo.domain.instance import parse_instance_id
+from cumulo.domain.progress import Progress, parse_match
+from cumulo.engines.protocol import Engine
+from cumulo.store.logs import LogRef, Logs
+
+log = logging.getLogger(__name__)
+
+FOLLOWED_S: Final = 0.1
+UNFOLLOWED_S: Final = 1.0
+_CHUNK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A running instance whose log is to be shipped. `progress` finds progress in it, if the run named a pattern."""
+
+    engine: Engine
+    instance_id: str
+    progress: re.Pattern[str] | None = None
+
+
+@cache
+def pattern_of(text: str | None) -> re.Pattern[str] | None:
+    """The compiled pattern of a run; it was checked when the run was accepted."""
+    return re.compile(text) if text else None
+
+
+class Shipper:
+    """Ships the logs of running instances on a thread of its own, and of ended ones when told to."""
+
+    def __init__(self, logs: Logs, *, clock: Callable[[], float], progress: Callable[[str, str], None]) -> None:
+        self._logs, self._clock, self._tell_progress = logs, clock, progress
+        self._sources: dict[str, Source] = {}
+        self._tails: dict[str, str] = {}
+        self._locks: dict[str, threading.Lock] = {}
+        self._guard = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="log-shipper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(timeout=5)
+
+    def watch(self, sources: list[Source]) -> None:
+        """These instances run now; others are no longer looked at."""
+        with self._guard:
+            self._sources = {source.instance_id: source for source in sources}
+
+    def finish(self, engine: Engine, instance_id: str) -> None:
+        """Ships what is left of an ended instance's log. Raises nothing: a log must not hold up an end."""
+        try:
+            self._ship(self._sources.get(instance_id) or Source(engine=engine, instance_id=instance_id))
+        except Exception:
+            log.warning("the log of %s could not be fetched", instance_id, exc_info=True)
+        with self._guard:
+            self._locks.pop(instance_id, None)
+            self._tails.pop(instance_id, None)
+
+    def _loop(self) -> None:
+        ticks = 0
+        every = round(UNFOLLOWED_S / FOLLOWED_S)
+        while not self._closing.wait(FOLLOWED_S):
+            ticks += 1
+            with self._guard:
+                sources = list(self._sources.values())
+            followed = self._logs.followed_runs()
+            for source in sources:
+                if ticks % every and parse_instance_id(source.instance_id).run_id not in followed:
+                    continue
+                try:
+                    self._ship(source)
+                except KeyError:
+                    continue  # the engine has not made it yet, or has forgotten it
+                except Exception:
+                    log.warning("the log of %s could not be fetched", source.instance_id, exc_info=True)
+
+    def _ship(self, source: Source) -> None:
+        with self._guard:
+            lock = self._locks.setdefault(source.instance_id, threading.Lock())
+        ref = LogRef.of(source.instance_id)
+        with lock:
+            offset = self._logs.size(ref)
+            while data := source.engine.read_log(source.instance_id, offset, _CHUNK):
+                self._logs.append(ref, offset, data)
+                offset += len(data)
+                if source.progress is not None:
+                    self._find_progress(source, source.progress, data)
+
+    def _find_progress(self, source: Source, pattern: re.Pattern[str], data: bytes) -> None:
+        """The last match counts; the end of the text is kept, since a line may arrive in two pieces."""
+        text = self._tails.get(source.instance_id, "") + data.decode(errors="replace")
+        found: Progress | None = None
+        end = 0
+        for match in pattern.finditer(text):
+            found, end = parse_match(match, self._clock()) or found, match.end()
+        self._tails[source.instance_id] = text[max(end, len(text) - 512) :]
+        if found is not None:
+            self._tell_progress(source.instance_id, dumps(asdict(found)))

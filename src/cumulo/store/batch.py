@@ -1,0 +1,108 @@
+"""All the changes of one step of the control loop, written in one transaction.
+
+The loop works out what changes while no transaction is open and collects it here; `flush` writes it with one statement
+a kind of change. Several changes of one row become one update. A placement names the generation its node was planned
+with; if any node has moved on, `Overtaken` is raised, nothing is written, and the caller plans again on a new one.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, delete, insert, update
+
+from cumulo.store import tables as t
+from cumulo.store.events import NewEvent, append
+
+Row = dict[str, Any]
+
+
+class Overtaken(Exception):
+    """A node's generation was not the one planned with: somebody else placed there first."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Changes by table; keys are those of the tables' rows."""
+
+    generations: dict[str, int] = field(default_factory=dict)
+    new_units: dict[tuple[str, int], Row] = field(default_factory=dict)
+    new_instances: dict[str, Row] = field(default_factory=dict)
+    new_holds: list[Row] = field(default_factory=list)
+    new_usage: dict[str, Row] = field(default_factory=dict)
+    runs: dict[str, Row] = field(default_factory=lambda: defaultdict(dict))
+    units: dict[tuple[str, int], Row] = field(default_factory=lambda: defaultdict(dict))
+    instances: dict[str, Row] = field(default_factory=lambda: defaultdict(dict))
+    ended_usage: dict[str, float] = field(default_factory=dict)
+    released: list[str] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__slots__)
+
+    def run(self, run_id: str, **values: Any) -> None:
+        self.runs[run_id].update(values)
+
+    def unit(self, run_id: str, place: int, **values: Any) -> None:
+        new = self.new_units.get((run_id, place))
+        (self.units[run_id, place] if new is None else new).update(values)
+
+    def instance(self, instance_id: str, **values: Any) -> None:
+        new = self.new_instances.get(instance_id)
+        (self.instances[instance_id] if new is None else new).update(values)
+
+    def end_usage(self, instance_id: str, ended_at: float) -> None:
+        new = self.new_usage.get(instance_id)
+        if new is None:
+            self.ended_usage[instance_id] = ended_at
+        else:
+            new["ended_at"] = ended_at
+
+    def event(self, event: NewEvent) -> None:
+        self.events.append(event)
+
+    def flush(self, tx: Connection) -> None:
+        """Writes everything. Raises Overtaken when a guard fails; the caller's transaction must then roll back."""
+        for node_id, generation in self.generations.items():
+            # UPDATE node SET generation = g + 1 WHERE id = ? AND generation = g
+            guard = update(t.node).where(t.node.c.id == node_id, t.node.c.generation == generation)
+            if tx.execute(guard.values(generation=generation + 1)).rowcount != 1:
+                raise Overtaken(node_id)
+        _insert(tx, t.unit, self.new_units.values())
+        _insert(tx, t.instance, self.new_instances.values())
+        _insert(tx, t.hold, self.new_holds)
+        _insert(tx, t.usage, self.new_usage.values())
+        _update(tx, t.run, {(key,): row for key, row in self.runs.items()}, ("id",))
+        _update(tx, t.unit, self.units, ("run_id", "place"))
+        _update(tx, t.instance, {(key,): row for key, row in self.instances.items()}, ("id",))
+        self._end_usage(tx)
+        if self.released:
+            gone = delete(t.hold).where(t.hold.c.instance_id == bindparam("gone"))
+            tx.execute(gone, [{"gone": instance_id} for instance_id in self.released])
+        append(tx, *self.events)
+
+    def _end_usage(self, tx: Connection) -> None:
+        if not self.ended_usage:
+            return
+        open_segment = (t.usage.c.instance_id == bindparam("of")) & t.usage.c.ended_at.is_(None)
+        statement = update(t.usage).where(open_segment).values(ended_at=bindparam("end"))
+        tx.execute(statement, [{"of": key, "end": at} for key, at in self.ended_usage.items()])
+
+
+def _insert(tx: Connection, table: Table, rows: Any) -> None:
+    listed = list(rows)
+    if listed:
+        tx.execute(insert(table), listed)
+
+
+def _update(tx: Connection, table: Table, rows: Mapping[tuple[Any, ...], Row], key: tuple[str, ...]) -> None:
+    """Updates rows by key, one executemany for each set of changed columns."""
+    by_columns: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for values_of_key, row in rows.items():
+        if row:
+            marks = {f"key_{name}": value for name, value in zip(key, values_of_key, strict=True)}
+            by_columns[tuple(sorted(row))].append(marks | row)
+    for columns, listed in by_columns.items():
+        statement = update(table).where(*(table.c[name] == bindparam(f"key_{name}") for name in key))
+        tx.execute(statement.values({name: bindparam(name) for name in columns}), listed)

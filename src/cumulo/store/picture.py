@@ -1,0 +1,118 @@
+"""What the control loop reads of the store: everything that is not over, in a handful of queries.
+
+Plain rows; `cumulo.control` makes its own objects of them. A new run is read by id, everything at the start.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, func, insert, select, update
+
+from cumulo.domain.lifecycle import ACTIVE, TERMINAL, InstanceState, RunStatus
+from cumulo.store import tables as t
+
+_OPEN = [str(status) for status in (*ACTIVE, RunStatus.STOPPED)]
+_OVER = [str(status) for status in TERMINAL]
+
+
+def open_runs(tx: Connection, only: Iterable[str] | None = None) -> Sequence[RowMapping]:
+    """Rows of runs that are not over (with the Unix user of their account), oldest first; or those of `only`."""
+    query = select(t.run, t.account.c.unix_uid).outerjoin(t.account, t.account.c.name == t.run.c.account)
+    query = query.where(t.run.c.status.in_(_OPEN)).order_by(t.run.c.accepted_at, t.run.c.id)
+    if only is not None:
+        query = query.where(t.run.c.id.in_(list(only)))
+    return tx.execute(query).mappings().all()
+
+
+def open_units(tx: Connection) -> Sequence[RowMapping]:
+    """Units that are not over, of runs that are not over."""
+    query = select(t.unit).join(t.run, t.run.c.id == t.unit.c.run_id)
+    return tx.execute(query.where(t.run.c.status.in_(_OPEN), t.unit.c.status.not_in(_OVER))).mappings().all()
+
+
+def outcomes(tx: Connection) -> Sequence[tuple[str, str, int]]:
+    """(run id, terminal status, how many units) for runs that are not over."""
+    query = select(t.unit.c.run_id, t.unit.c.status, func.count())
+    query = query.join(t.run, t.run.c.id == t.unit.c.run_id)
+    query = query.where(t.run.c.status.in_(_OPEN), t.unit.c.status.in_(_OVER))
+    return [(row[0], row[1], row[2]) for row in tx.execute(query.group_by(t.unit.c.run_id, t.unit.c.status))]
+
+
+def skipped_places(tx: Connection) -> Sequence[tuple[str, int]]:
+    """Places that were cancelled before their turn came, of runs that are not over."""
+    query = select(t.unit.c.run_id, t.unit.c.place).join(t.run, t.run.c.id == t.unit.c.run_id)
+    query = query.where(t.run.c.status.in_(_OPEN), t.unit.c.place >= t.run.c.units_started)
+    return [(row[0], row[1]) for row in tx.execute(query)]
+
+
+def open_instances(tx: Connection) -> Sequence[RowMapping]:
+    """Instances that have not ended, and the ended ones of attempts that still have some running."""
+    unended = select(t.instance.c.run_id, t.instance.c.unit, t.instance.c.attempt)
+    going = unended.where(t.instance.c.state != str(InstanceState.ENDED)).distinct().subquery()
+    same = (
+        (t.instance.c.run_id == going.c.run_id)
+        & (t.instance.c.unit == going.c.unit)
+        & (t.instance.c.attempt == going.c.attempt)
+    )
+    return tx.execute(select(t.instance).join(going, same).order_by(t.instance.c.id)).mappings().all()
+
+
+def nodes(tx: Connection) -> Sequence[RowMapping]:
+    return tx.execute(select(t.node).order_by(t.node.c.id)).mappings().all()
+
+
+def devices(tx: Connection) -> Sequence[RowMapping]:
+    return tx.execute(select(t.device).order_by(t.device.c.node_id, t.device.c.place)).mappings().all()
+
+
+def holds(tx: Connection) -> Sequence[RowMapping]:
+    return tx.execute(select(t.hold)).mappings().all()
+
+
+def instance_state(tx: Connection, instance_id: str) -> str | None:
+    """The state of any instance ever known; None if the store never heard of it."""
+    return tx.execute(select(t.instance.c.state).where(t.instance.c.id == instance_id)).scalar()
+
+
+def run_statuses(tx: Connection, ids: Iterable[str]) -> dict[str, RunStatus]:
+    rows = tx.execute(select(t.run.c.id, t.run.c.status).where(t.run.c.id.in_(list(ids))))
+    return {row[0]: RunStatus(row[1]) for row in rows}
+
+
+def insert_run(tx: Connection, row: dict[str, Any]) -> None:
+    tx.execute(insert(t.run), [row])
+
+
+def idempotent_run(tx: Connection, account: str, key: str) -> tuple[str, str] | None:
+    """(run id, fingerprint) of the request that used the key before."""
+    query = select(t.idempotency.c.run_id, t.idempotency.c.fingerprint)
+    row = tx.execute(query.where(t.idempotency.c.account == account, t.idempotency.c.key == key)).first()
+    return (row[0], row[1]) if row else None
+
+
+def insert_idempotency(tx: Connection, row: dict[str, Any]) -> None:
+    tx.execute(insert(t.idempotency), [row])
+
+
+def save_node(tx: Connection, row: dict[str, Any], device_rows: list[dict[str, Any]]) -> None:
+    """Writes a node and its devices as observed. The generation is the placements' and stays."""
+    known = tx.execute(select(t.node.c.id).where(t.node.c.id == row["id"])).first()
+    if known:
+        tx.execute(update(t.node).where(t.node.c.id == row["id"]).values(row))
+    else:
+        tx.execute(insert(t.node), [row | {"generation": 0}])
+    existing = {uuid for (uuid,) in tx.execute(select(t.device.c.uuid).where(t.device.c.node_id == row["id"]))}
+    held = {uuid for (uuid,) in tx.execute(select(t.hold.c.device_uuid))}
+    for device in device_rows:
+        if device["uuid"] in existing:
+            tx.execute(update(t.device).where(t.device.c.uuid == device["uuid"]).values(device))
+        else:
+            tx.execute(insert(t.device), [device])
+    for uuid in existing - {device["uuid"] for device in device_rows} - held:
+        tx.execute(t.device.delete().where(t.device.c.uuid == uuid))
+
+
+def forget_node(tx: Connection, node_id: str) -> None:
+    """Deletes a node that is no longer there and of which nothing is held."""
+    tx.execute(t.device.delete().where(t.device.c.node_id == node_id))
+    tx.execute(t.node.delete().where(t.node.c.id == node_id))
