@@ -63,7 +63,7 @@ def look(server: str | None = None, *, env: Mapping[str, str] | None = None) -> 
         return replace(endpoint, token=token) if token else endpoint
     if current := contexts.get_current():
         return _of_context(current)
-    return _own(own_home(env)) or _box(env)
+    return own_server(own_home(env)) or _box(env)
 
 
 def _named(named: str, contexts: Contexts) -> Endpoint:
@@ -106,7 +106,7 @@ def _of_context(context: Context) -> Endpoint:
     )
 
 
-def _own(home: Path) -> Endpoint | None:
+def own_server(home: Path) -> Endpoint | None:
     """One's own server, if its process lives. A file left behind by a server that was killed does not count."""
     try:
         state = json.loads((home / "server.json").read_text())
@@ -117,15 +117,15 @@ def _own(home: Path) -> Endpoint | None:
         return None
     path = state.get("socket")
     if path and os.path.exists(path):
-        return Endpoint(url=url or "http://localhost", socket=path, hint=_hint_of_own(home))
+        return Endpoint(url=url or "http://localhost", socket=path, hint=_hint_ofown_server(home))
     try:
         token = (home / "token").read_text().strip()
     except OSError:
         return None  # somebody else's folder: their server is not ours to use
-    return Endpoint(url=url, token=token, hint=_hint_of_own(home))
+    return Endpoint(url=url, token=token, hint=_hint_ofown_server(home))
 
 
-def _hint_of_own(home: Path) -> str:
+def _hint_ofown_server(home: Path) -> str:
     return f"see {home / 'server.log'}; start it again with `cumulo up -d`"
 
 

@@ -6,21 +6,19 @@ into.
 """
 
 import hashlib
-import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cumulo.client import ignore
 from cumulo.client.digests import Digests
 from cumulo.domain.errors import CumuloError
+from cumulo.domain.manifest import MAX_DEPTH, MAX_ENTRIES, ManifestEntry, make_manifest, render_manifest
 
 LARGE_BYTES = 1 << 30
 LARGE_COUNT = 50_000
-MOST_FILES = 200_000
-_MOST_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +77,10 @@ def scan(folder: str | Path) -> Tree:
     entries: list[Entry] = []
     for entry in _walk(str(root), "", ignore.Rules(), ()):
         entries.append(entry)
-        if len(entries) > MOST_FILES:
+        if len(entries) > MAX_ENTRIES:
             raise CumuloError(
                 "too_large",
-                f"{root} has more than {MOST_FILES:,} files",
+                f"{root} has more than {MAX_ENTRIES:,} files",
                 hint="list what need not travel in .cumuloignore, mount a shared folder, or use --no-workdir",
             )
     return Tree(root, tuple(sorted(entries, key=lambda entry: entry.path)))
@@ -92,7 +90,7 @@ def _walk(root: str, folder: str, rules: ignore.Rules, above: tuple[str, ...]) -
     """The entries below `folder` (relative to `root`). `above` are the real paths of the folders around it."""
     here = os.path.join(root, folder) if folder else root
     real = os.path.realpath(here)
-    if real in above or len(above) > _MOST_DEPTH:
+    if real in above or len(above) > MAX_DEPTH:
         raise CumuloError("path_not_allowed", f"{folder} is a link back into itself, or nested too deep")
     try:
         names = sorted(os.listdir(here))
@@ -168,16 +166,13 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def manifest(tree: Tree, digests: Digests, *, on_file: Callable[[int], None] | None = None) -> Manifest:
-    """Reads the files of `tree` and describes them. `on_file` hears the bytes of each.
-
-    Raises CumuloError when a file can't be read or changes meanwhile.
-    """
-    described: list[dict[str, object]] = []
+def manifest(tree: Tree, digests: Digests) -> Manifest:
+    """Reads the files of `tree` and describes them. Raises CumuloError when a file can't be read."""
+    described: list[ManifestEntry] = []
     sources: dict[str, tuple[str, int]] = {}
     for entry in tree.entries:
         if entry.is_folder:
-            described.append({"path": entry.path, "dir": True})
+            described.append(ManifestEntry(entry.path))
             continue
         try:
             found = os.stat(entry.source)
@@ -185,8 +180,6 @@ def manifest(tree: Tree, digests: Digests, *, on_file: Callable[[int], None] | N
         except OSError as error:
             raise CumuloError("path_not_allowed", f"{entry.path} can't be read: {error.strerror}") from None
         sources[digest] = (entry.source, found.st_size)
-        described.append({"path": entry.path, "mode": entry.mode, "size": found.st_size, "digest": digest})
-        if on_file:
-            on_file(found.st_size)
-    data = json.dumps({"version": 1, "entries": described}, separators=(",", ":")).encode()
+        described.append(ManifestEntry(entry.path, entry.mode, found.st_size, digest))
+    data = render_manifest(make_manifest(described))
     return Manifest(data, hashlib.sha256(data).hexdigest(), sources)

@@ -1,0 +1,140 @@
+"""One's own server as a process in the background: started, found, stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from cumulo.client import Client, endpoint
+from cumulo.client.endpoint import Endpoint
+from cumulo.domain.errors import CumuloError
+
+START_S = 30.0
+STOP_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a server is started, as its command line takes it; None leaves it to the server."""
+
+    emulate: str | None = None
+    database: str | None = None
+    host: str | None = None
+    port: int | None = None
+    socket: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    insecure: bool = False
+
+    def arguments(self) -> list[str]:
+        """The arguments of `python -m cumulo.server`. A database's password stays out of them: they are public."""
+        given = {
+            "--emulate": self.emulate, "--host": self.host, "--port": self.port, "--socket": self.socket,
+            "--tls-cert": self.tls_cert, "--tls-key": self.tls_key,
+        }  # fmt: skip
+        words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+        return words + (["--insecure"] if self.insecure else [])
+
+    def environment(self) -> dict[str, str]:
+        return {"CUMULO_DATABASE": self.database} if self.database else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server's process, and where it keeps its state."""
+
+    pid: int
+    home: Path
+
+
+def find() -> Running | None:
+    """One's own server, if it runs."""
+    home = endpoint.own_home(os.environ)
+    try:
+        pid = int(json.loads((home / "server.json").read_text())["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return Running(pid, home) if endpoint.alive(pid) else None
+
+
+def start(options: Options) -> Endpoint:
+    """Starts a server that outlives us, and waits until it answers. Raises CumuloError with what it said."""
+    home = endpoint.own_home(os.environ)
+    log = home / "server.log"
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        output = log.open("ab")
+    except OSError as error:
+        raise CumuloError("storage_read_only", f"{home} can't be written: {error.strerror}") from None
+    begin = output.tell()
+    with output:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "cumulo.server", *options.arguments()],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            env={**os.environ, **options.environment()}, cwd="/",
+        )  # fmt: skip
+    try:
+        return await_answer(child)
+    except CumuloError as error:
+        said = _last_words(log, begin)
+        raise CumuloError(error.code, said or error.message, hint="" if said else f"see {log}") from None
+
+
+def await_answer(child: "subprocess.Popen[bytes]") -> Endpoint:
+    """Waits until the server that `child` is answers. Raises CumuloError if it ends before."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            raise CumuloError("unreachable", f"the server ended as it started (exit code {child.returncode})")
+        running = find()
+        if running and running.pid == child.pid:
+            found = endpoint.own_server(running.home)
+            if found and _answers(found):
+                return found
+        time.sleep(0.02)
+    raise CumuloError("unreachable", f"the server did not answer within {START_S:g} s")
+
+
+def _answers(found: Endpoint) -> bool:
+    try:
+        with Client(found, patience_s=0) as client:
+            return client.health().status == "ok"
+    except CumuloError:
+        return False
+
+
+def stop(running: Running) -> None:
+    """SIGTERM, and waits until the process has gone. Raises CumuloError."""
+    try:
+        os.kill(running.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise CumuloError("forbidden", f"the server (pid {running.pid}) belongs to somebody else") from None
+    deadline = time.monotonic() + STOP_S
+    while endpoint.alive(running.pid):
+        if time.monotonic() > deadline:
+            raise CumuloError(
+                "conflict",
+                f"the server (pid {running.pid}) is still there {STOP_S:g} s after SIGTERM",
+                hint=f"see {running.home / 'server.log'}; `kill -9 {running.pid}` harms no run",
+            )
+        time.sleep(0.02)
+
+
+def _last_words(log: Path, begin: int) -> str:
+    """The last line that says something in what a server wrote, without its `error:`."""
+    try:
+        with log.open("rb") as file:
+            file.seek(begin)
+            lines = deque((line.decode("utf-8", "replace").strip() for line in file), maxlen=30)
+    except OSError:
+        return ""
+    errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
+    spoken = errors or [line for line in lines if line]
+    return spoken[-1] if spoken else ""

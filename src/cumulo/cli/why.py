@@ -1,0 +1,75 @@
+"""`why`: what a run waits for and what would start it, or why it ended."""
+
+import shlex
+
+import click
+
+from cumulo.cli import phrases
+from cumulo.cli.phrases import clean
+from cumulo.cli.session import RUN, Session, with_session
+from cumulo.cli.tables import styled
+from cumulo.client.answers import Why
+
+_MOST = 12
+
+
+@click.command("why")
+@click.argument("run", type=RUN)
+@with_session
+def why_command(session: Session, run: str) -> None:
+    """Explain where RUN is: which constraint binds, who is ahead, when it should start, and what would start it now."""
+    why = session.client.why(run)
+    if session.as_json:
+        session.print_json(why)
+    else:
+        click.echo(text(why))
+
+
+def text(why: Why) -> str:
+    """The explanation: the sentence that matters first."""
+    parts = [styled(clean(why.summary), "bold")]
+    if why.counts:
+        parts.append("\n".join(f"  {_nodes(count.nodes)}: {clean(count.text)}" for count in why.counts))
+    if why.nodes:
+        lines = [f"  {clean(node.node)}: {clean(node.text)}" for node in why.nodes[:_MOST]]
+        parts.append("Per node:\n" + "\n".join(lines) + _more(len(why.nodes)))
+    if why.ahead:
+        lines = [f"  {clean(run.name)} ({run.run}): {clean(run.text)}" for run in why.ahead[:_MOST]]
+        parts.append("Ahead of it:\n" + "\n".join(lines) + _more(len(why.ahead)))
+    if why.expected_start and (why.expected_start.text or why.expected_start.at):
+        told = clean(why.expected_start.text) or phrases.when(why.expected_start.at, since=phrases.now())
+        parts.append(f"Expected start: {told}")
+    if why.suggestion and why.suggestion.text:
+        command = _command(why.suggestion.change)
+        parts.append(f"Would start it now: {clean(why.suggestion.text)}" + (f"\n  {command}" if command else ""))
+    if why.ended:
+        if why.ended.text and why.ended.text != why.summary:
+            parts.append(clean(why.ended.text))
+        if why.ended.last_log_lines:
+            parts.append("Its last lines:\n" + "\n".join(f"  {clean(line)}" for line in why.ended.last_log_lines))
+    return "\n".join(parts)
+
+
+def _nodes(count: int) -> str:
+    return phrases.plural(count, "node")
+
+
+def _more(count: int) -> str:
+    return f"\n  and {count - _MOST} more (--json shows all)" if count > _MOST else ""
+
+
+_FLAGS = {
+    "gpu": "--gpus", "accelerators": "--gpus", "cpus": "--cpus", "memory": "--memory", "nodes": "--nodes",
+    "num_nodes": "--nodes", "priority": "--priority", "runtime": "--runtime", "max_duration": "--max-duration",
+}  # fmt: skip
+
+
+def _command(change: dict[str, object]) -> str:
+    """The change as what to add to `cumulo launch`; "" when it isn't one of flags."""
+    flags = []
+    for key, value in change.items():
+        flag = _FLAGS.get(key.rpartition(".")[2])
+        if flag is None:
+            return ""
+        flags += [flag, shlex.quote(str(value))]
+    return f"cumulo launch {' '.join(flags)} …" if flags else ""
