@@ -152,7 +152,7 @@ class Logs:
     def runs(self) -> Iterator[str]:
         """The ids of runs that have logs."""
         with contextlib.suppress(FileNotFoundError), os.scandir(self.root) as folders:
-            yield from (folder.name for folder in folders)
+            yield from (folder.name for folder in folders if folder.name.isalnum())
 
     def total(self, run_id: str | None = None) -> Amount:
         """How much is kept of one run, or of all. Indexes count as bytes."""

@@ -165,33 +165,43 @@ class TokenVerifier:
         self._db = db
         self._clock = clock
         self._lock = threading.Lock()
+        self._forgotten = 0
         self._trusted: dict[str, tuple[Caller, float]] = {}  # by the digest of the whole text: (caller, until)
 
     def verify(self, text: str) -> Caller:
         """Raises CumuloError `unauthenticated` for a token that is unknown, wrong, expired or revoked."""
-        now, key = self._clock(), _digest(text)
-        caller, until = self._trusted.get(key, (None, 0.0))
-        if caller is not None and now < until <= now + _TRUSTED_S:
-            return caller
+        if known := self.trusted(text):
+            return known
+        now, forgotten = self._clock(), self._forgotten
         caller, until = self._look_up(text, now)
         with self._lock:
-            if len(self._trusted) >= _REMEMBERED:
-                self._trusted.clear()
-            self._trusted[key] = (caller, min(until, now + _TRUSTED_S))
+            if forgotten == self._forgotten:  # else it may be this one that was revoked meanwhile
+                if len(self._trusted) >= _REMEMBERED:
+                    self._trusted.clear()
+                self._trusted[_digest(text)] = (caller, min(until, now + _TRUSTED_S))
         return caller
+
+    def trusted(self, text: str) -> Caller | None:
+        """The caller if the token was verified a moment ago; never waits for the database."""
+        now = self._clock()
+        caller, until = self._trusted.get(_digest(text), (None, 0.0))
+        return caller if now < until <= now + _TRUSTED_S else None
 
     def forget(self, token_id: str) -> None:
         """A token was revoked here: it is refused from now on."""
         with self._lock:
+            self._forgotten += 1
             self._trusted = {key: one for key, one in self._trusted.items() if one[0].token_id != token_id}
 
     def _look_up(self, text: str, now: float) -> tuple[Caller, float]:
         prefix, token_id, secret = (*text.split("_", 2), "", "")[:3]
+        if prefix != TOKEN_PREFIX or not (token_id.isascii() and token_id.isalnum()):
+            raise _refused("the token is not valid")
         with self._db.read() as tx:
             row = tx.execute(_HELD.where(token.c.id == token_id)).first()
         # An unknown id takes the same comparison as a wrong secret.
         right = hmac.compare_digest(_digest(secret), row.hash if row else _digest(""))
-        if prefix != TOKEN_PREFIX or row is None or not right:
+        if row is None or not right:
             raise _refused("the token is not valid")
         if row.revoked_at is not None:
             raise _refused("the token was revoked")
@@ -221,7 +231,7 @@ def _one_account(tx: Connection, which: ColumnElement[bool]) -> Account | None:
 
 
 def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 def _refused(message: str) -> CumuloError:
