@@ -1,7 +1,7 @@
 """One thread per engine: tells it what the loop decided, and brings back what it observes.
 
 Commands are put in order and never lost in memory; what a crash loses is made good by the next complete observation,
-since the loop compares and asks again. An engine that raises is `unreachable`, which is not dead: nothing is lost for it.
+since the loop compares and asks again. An engine that raises is `unreachable`, which is not dead: it costs nothing.
 """
 
 import logging

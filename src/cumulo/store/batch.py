@@ -69,6 +69,10 @@ class Batch:
             guard = update(t.node).where(t.node.c.id == node_id, t.node.c.generation == generation)
             if tx.execute(guard.values(generation=generation + 1)).rowcount != 1:
                 raise Overtaken(node_id)
+        # Before the new holds: what ended in this step may be placed anew in the same step.
+        if self.released:
+            gone = delete(t.hold).where(t.hold.c.instance_id == bindparam("gone"))
+            tx.execute(gone, [{"gone": instance_id} for instance_id in self.released])
         _insert(tx, t.unit, self.new_units.values())
         _insert(tx, t.instance, self.new_instances.values())
         _insert(tx, t.hold, self.new_holds)
@@ -77,9 +81,6 @@ class Batch:
         _update(tx, t.unit, self.units, ("run_id", "place"))
         _update(tx, t.instance, {(key,): row for key, row in self.instances.items()}, ("id",))
         self._end_usage(tx)
-        if self.released:
-            gone = delete(t.hold).where(t.hold.c.instance_id == bindparam("gone"))
-            tx.execute(gone, [{"gone": instance_id} for instance_id in self.released])
         append(tx, *self.events)
 
     def _end_usage(self, tx: Connection) -> None:
