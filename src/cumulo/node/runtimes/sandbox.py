@@ -15,7 +15,7 @@ import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import PurePosixPath
 
@@ -44,9 +44,9 @@ class SandboxRuntime:
     def stage(self, name: StageName, request: StageRequest) -> Stage:
         """Raises ValueError for an environment variable no shell could set."""
         argv = ["bwrap", "--json-status-fd", str(STATUS_FD), *_namespaces(request), *_file_system(request)]
-        argv += ["--chdir", request.cwd, "--", *_inner_user(request), "/bin/sh", "-s", "--", *request.argv]
+        argv += ["--chdir", "/", "--", *_inner_user(request), "/bin/sh", "-s", "--", *request.argv]
         env = {"PATH": _PATH} | {key: request.env[key] for key in _IDENTITY if key in request.env}
-        script = _script(request.env)
+        script = _script(request.env, request.cwd)
         return Stage(name=name, argv=tuple(argv), env=env, cwd=request.cwd, drop=False, stdin=script, json_status=True)
 
 
@@ -82,8 +82,11 @@ def _file_system(request: StageRequest) -> list[str]:
     binds = {os.path.realpath(path): "--ro-bind" for path in request.read_only}
     binds |= {os.path.realpath(path): "--bind" for path in (*request.writable, *request.mounts)}
     hidden = {os.path.realpath(path) for path in request.hidden if os.path.isdir(path)}
-    for path in sorted(hidden | _unreachable(binds, request)):
+    empty = hidden | _unreachable(binds, request)
+    for path in sorted(empty):
         args += ["--perms", "0755", "--tmpfs", path]
+    for path in sorted(_between(empty, binds)):  # bubblewrap would give them the mode of what is bound, as 0700
+        args += ["--perms", "0755", "--dir", path]
     for path in sorted(binds):  # a folder before what lies in it
         args += [binds[path], path, path]
     return args
@@ -100,6 +103,12 @@ def _unreachable(paths: Iterable[str], request: StageRequest) -> set[str]:
     return found
 
 
+def _between(empty: Collection[str], binds: Iterable[str]) -> set[str]:
+    """The folders on the way from an emptied folder to what is bound below it."""
+    parents = {(str(parent), folder) for path in binds for parent in PurePosixPath(path).parents for folder in empty}
+    return {parent for parent, folder in parents if parent.startswith(folder + "/")}
+
+
 def _may_enter(folder: os.stat_result, request: StageRequest) -> bool:
     if folder.st_uid == request.uid:
         return bool(folder.st_mode & stat.S_IXUSR)
@@ -108,16 +117,21 @@ def _may_enter(folder: os.stat_result, request: StageRequest) -> bool:
     return bool(folder.st_mode & stat.S_IXOTH)
 
 
-def _script(env: Mapping[str, str]) -> str:
-    """Sets the environment, tells the supervisor, becomes the command."""
+def _script(env: Mapping[str, str], cwd: str) -> str:
+    """Sets the environment, enters the working folder, tells the supervisor, becomes the command.
+
+    The folder is entered only here, since the run's uid may where root without its capabilities may not.
+    """
     bad = next((name for name in env if not _NAME.match(name)), None)
     if bad is not None:
         raise ValueError(f"the environment variable {bad!r} cannot be set in a sandbox: its name is no shell name")
     exports = [f"export {name}={shlex.quote(env[name])}" for name in env if name not in _READ_ONLY_IN_BASH]
+    no_folder = shlex.quote(f"failed cannot enter the working folder {cwd}")
     missing = f'echo "failed command not found: $1" >&{REPORT_FD}; exit 127'
     return "\n".join(
         (
             *exports,
+            f"cd -- {shlex.quote(cwd)} 2>/dev/null || {{ echo {no_folder} >&{REPORT_FD}; exit 127; }}",
             f'command -v "$1" >/dev/null 2>&1 || {{ {missing}; }}',
             f"echo started >&{REPORT_FD}",
             f'exec "$@" {REPORT_FD}>&- </dev/null',

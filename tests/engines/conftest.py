@@ -1,0 +1,138 @@
+"""An engine to try: the local one with emulated nodes, and the same behind a pipe of bytes."""
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from cumulo.domain.instance import Identity, InstanceSpec
+from cumulo.domain.lifecycle import InstanceState
+from cumulo.domain.manifest import ManifestEntry, make_manifest, render_manifest
+from cumulo.engines.local import LocalEngine
+
+CLOUD = "testcloud"
+ROOT = os.geteuid() == 0
+SOMEBODY, SOMEBODY_ELSE = 4242, 4243
+needs_root = pytest.mark.skipif(not ROOT, reason="needs root")
+
+
+class Blobs(dict):
+    """Blobs in memory, by digest. As a BlobSource it has only `read`."""
+
+    def add(self, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        self[digest] = data
+        return digest
+
+    def tree(self, files) -> str:
+        """Stores files ({path: text}) and their manifest, whose digest it returns."""
+        entries = [
+            ManifestEntry(path, 0o755 if text.startswith("#!") else 0o644, len(text.encode()), self.add(text.encode()))
+            for path, text in files.items()
+        ]
+        return self.add(render_manifest(make_manifest(entries)))
+
+    def read(self, digest: str) -> bytes:
+        return self[digest]
+
+
+class Bench:
+    """An engine with what a test needs around it. Instances are named by the test; runs get their name."""
+
+    def __init__(self, engine, blobs, root):
+        self.engine, self.blobs, self.root = engine, blobs, root
+        self.runtime = "process"
+        self.identity = Identity(name="somebody", uid=SOMEBODY, gid=SOMEBODY) if ROOT else Identity(name="me")
+        self.epoch = 1
+
+    def spec(self, name, command, **changes):
+        values = {
+            "instance_id": f"{name}-0-0-0",
+            "cloud_id": CLOUD,
+            "run_id": name,
+            "run_name": name,
+            "project": "default",
+            "unit": 0,
+            "attempt": 0,
+            "rank": 0,
+            "node": "emulated-0",
+            "device_uuids": (),
+            "cpus_milli": 1000,
+            "memory_bytes": 1 << 30,
+            "identity": self.identity,
+            "command": command,
+            "runtime": self.runtime,
+            "grace_s": 5.0,
+        }
+        return InstanceSpec(**(values | changes))
+
+    def start(self, name, command="true", **changes):
+        spec = self.spec(name, command, **changes)
+        self.engine.ensure(spec, self.epoch)
+        return spec.instance_id
+
+    def look(self, instance_id):
+        found = self.engine.observe(frozenset({instance_id})).instances
+        return found[0] if found else None
+
+    def until(self, instance_id, wanted, timeout=30.0):
+        """Looks until `wanted` (a state or a predicate) holds; what was seen then."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            seen = self.look(instance_id)
+            if seen and (wanted(seen) if callable(wanted) else seen.state is wanted):
+                return seen
+            time.sleep(0.005)
+        raise AssertionError(f"{wanted} never came; last seen: {self.look(instance_id)}\n{self.log(instance_id)}")
+
+    def end(self, instance_id, timeout=30.0):
+        return self.until(instance_id, InstanceState.ENDED, timeout)
+
+    def run(self, name, command, timeout=30.0, **changes):
+        """To its end: (what was observed, its log)."""
+        instance_id = self.start(name, command, **changes)
+        return self.end(instance_id, timeout), self.log(instance_id)
+
+    def log(self, instance_id):
+        return self.engine.read_log(instance_id, 0).decode(errors="replace")
+
+
+def open_local(root, blobs, **changes):
+    options = {"emulate": "A100-80GB:2,T4:1", "hidden": ()}
+    return LocalEngine(root=root, cloud_id=CLOUD, blobs=blobs, **(options | changes))
+
+
+@pytest.fixture
+def node_root(tmp_path):
+    """A node's folder that every account can pass through, as /var/lib/cumulo."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder != Path("/tmp") and folder.stat().st_uid == os.geteuid():
+            folder.chmod(folder.stat().st_mode | 0o011)
+    return tmp_path / "node"
+
+
+@pytest.fixture
+def bench(node_root):
+    blobs = Blobs()
+    engine = open_local(node_root, blobs)
+    bench = Bench(engine, blobs, node_root)
+    yield bench
+    for seen in engine.observe().instances:
+        if seen.state is not InstanceState.ENDED and seen.cloud_id == CLOUD:
+            engine.stop(seen.instance_id, 0.0, 1 << 40)
+            bench.end(seen.instance_id)
+    engine.close()
+
+
+@pytest.fixture(params=["process", "sandbox"])
+def runtime(request, bench):
+    """Runs the test once in each runtime."""
+    if request.param == "sandbox":
+        from cumulo.node.runtimes import SandboxRuntime
+
+        if reason := SandboxRuntime().available():
+            pytest.skip(reason)
+    bench.runtime = request.param
+    return request.param
