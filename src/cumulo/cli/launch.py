@@ -11,7 +11,7 @@ import click
 from cumulo.cli import phrases, plan
 from cumulo.cli.attach import attach
 from cumulo.cli.overrides import Overrides
-from cumulo.cli.session import RUN, Session, note, with_session
+from cumulo.cli.session import RUN, Session, TakesCommand, command_after_dashes, note, with_session
 from cumulo.cli.status import run_json
 from cumulo.cli.tables import is_terminal
 from cumulo.client import endpoint, run_file
@@ -19,22 +19,10 @@ from cumulo.client.answers import Plan, Run
 from cumulo.client.run_file import Draft
 from cumulo.domain.errors import CumuloError
 
-_COMMAND = "cumulo.launch.command"
 _SMALL_UPLOAD = 4 << 20
 
 
-class LaunchCommand(click.Command):
-    """Takes what follows the first `--` as the run's command, word for word, before Click sees it."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[_COMMAND] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
-
-
-@click.command("launch", cls=LaunchCommand)
+@click.command("launch", cls=TakesCommand)
 @click.argument("file", required=False, metavar="[TASK.YAML] [-- COMMAND...]")
 @click.option("--gpus", "--gpu", metavar="ASK", help="GPUs of each node: A100:2, A100,H100:40GB..:2..4, 24GB.., 8.")
 @click.option("--cpus", metavar="N", help="CPUs of each node.")
@@ -72,7 +60,7 @@ def launch_command(
     and at the end the run's own exit code. Ctrl-C leaves the run running.
     """
     ctx = click.get_current_context()
-    argv: list[str] | None = ctx.meta.get(_COMMAND)
+    argv = command_after_dashes(ctx)
     overrides = Overrides(command=None if argv is None else shlex.join(argv), gpus=gpus, **flags)
     drafted = _draft(file, argv, overrides, workdir=workdir, no_workdir=no_workdir)
     if not yes and not is_terminal(sys.stdin):

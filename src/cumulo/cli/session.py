@@ -60,6 +60,26 @@ def note(text: str = "") -> None:
     click.echo(text, err=True)
 
 
+_COMMAND = "cumulo.command"
+
+
+class TakesCommand(click.Command):
+    """A command that takes what follows the first `--` word for word, before Click sees it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def command_after_dashes(ctx: click.Context) -> list[str] | None:
+    """What followed `--`; None without one."""
+    command: list[str] | None = ctx.meta.get(_COMMAND)
+    return command
+
+
 class RunName(click.ParamType[str]):
     """A run's id or name, completed from the server's newest runs."""
 

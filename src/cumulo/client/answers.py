@@ -381,6 +381,7 @@ class Token:
     id: str
     label: str = ""
     account: str = ""
+    project: str = ""
     created_at: datetime | None = None
     expires_at: datetime | None = None
     used_at: datetime | None = None
@@ -437,6 +438,7 @@ class Ended:
     status: str = ""
     exit_code: int | None = None
     reason: str | None = None
+    message: str = ""
 
 
 LogEvent = LogText | Progress | StatusChange | Ended

@@ -2,9 +2,10 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self, cast
 
 from cumulo.client import answers, endpoint, sse
 from cumulo.client.answers import Ended, LogEvent, LogText, Progress, Run, StatusChange
@@ -12,6 +13,9 @@ from cumulo.client.decode import decode
 from cumulo.client.endpoint import Endpoint
 from cumulo.client.transport import Payload, Transport, part
 from cumulo.domain.errors import KINDS, CumuloError
+
+if TYPE_CHECKING:
+    from cumulo.client.channel import Channel
 
 _PAGE = 200
 
@@ -193,6 +197,54 @@ class Client:
         for event in sse.read(self.transport, "/v1/events", query=query, follow=True, start_only=frozenset({"after"})):
             yield decode(answers.Event, sse.value(event))
 
+    # Inside a run
+
+    def exec(
+        self,
+        run: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        tty: tuple[int, int] | None = None,
+        unit: int | None = None,
+        rank: int | None = None,
+    ) -> "Channel":
+        """Starts a command beside the run's own; `tty` is the rows and columns of a terminal for it.
+
+        Close the channel to end it. Its output comes in one stream.
+        """
+        from cumulo.client.channel import open_channel
+
+        query: dict[str, object] = {"unit": unit, "rank": rank}
+        if tty:
+            query |= {"tty": 1, "rows": tty[0], "columns": tty[1]}
+        channel = open_channel(self.endpoint, f"{_run(run)}/exec", query)
+        channel.control({"argv": list(argv), "env": dict(env or {})})
+        return channel
+
+    def port(self, run: str, port: int, *, unit: int | None = None, rank: int | None = None) -> "Channel":
+        """A TCP connection to a port that the run listens on."""
+        from cumulo.client.channel import open_channel
+
+        return open_channel(self.endpoint, f"{_run(run)}/ports/{port}", {"unit": unit, "rank": rank})
+
+    @contextmanager
+    def download(
+        self, run: str, path: str, *, area: str, unit: int | None = None, rank: int | None = None
+    ) -> Iterator[IO[bytes]]:
+        """A tar of a file or folder; `area` is workdir, outputs or checkpoint. See `cumulo.client.files.unpack`."""
+        query = {"area": area, "path": path, "unit": unit, "rank": rank}
+        headers = {"Accept": "application/x-tar"}
+        with self.transport.open("GET", f"{_run(run)}/files", query=query, headers=headers) as response:
+            yield cast("IO[bytes]", response)
+
+    def upload_files(
+        self, run: str, path: str, payload: Payload, *, area: str, unit: int | None = None, rank: int | None = None
+    ) -> None:
+        """Unpacks a tar (`cumulo.client.files.pack`) below the folder `path`, which is made if it is missing."""
+        query = {"area": area, "path": path, "unit": unit, "rank": rank}
+        self.transport.send("PUT", f"{_run(run)}/files", query=query, payload=payload)
+
     # The cloud
 
     def queue(self) -> Iterator[answers.QueueRow]:
@@ -278,6 +330,8 @@ def _run(run: str) -> str:
 
 
 def _log_event(event: sse.ServerEvent) -> LogEvent | None:
+    if event.data == "null":  # a new attempt has no progress yet
+        return None
     data = sse.value(event)
     match event.kind:
         case "log":
