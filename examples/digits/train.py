@@ -1,7 +1,7 @@
 """Trains a small neural network on scikit-learn's handwritten digits, an epoch at a time.
 
-It keeps a checkpoint after every epoch and goes on from it, tells its progress, and leaves the model and a report in the
-output folder. Outside Cumulo it does the same in the current folder.
+It keeps a checkpoint after every epoch and goes on from it, tells its progress, and leaves the model and a report in
+the output folder. Outside Cumulo it does the same in the current folder.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main() -> None:
     order = np.random.default_rng(0)
     first = 0
     if CHECKPOINT.exists():
-        first, model, order = pickle.loads(CHECKPOINT.read_bytes())
+        first, model, order = pickle.loads(CHECKPOINT.read_bytes())  # noqa: S301 - this run wrote it itself
         print(f"going on from epoch {first} of the checkpoint")
     print(f"{len(train_x)} images to train on, {len(test_x)} to test; GPUs: {os.environ.get('CUDA_VISIBLE_DEVICES')!r}")
 

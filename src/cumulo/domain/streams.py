@@ -1,4 +1,4 @@
-"""Streams into an instance: commands on a terminal, connections to a port, files. What is asked, and what comes back."""
+"""Streams into an instance: commands on a terminal, connections to a port, files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
