@@ -89,7 +89,8 @@ def test_a_reused_name_is_somebody_else(db, ada):
 def test_admin_is_brought_up_to_date(db, ada):
     with db.write() as tx:
         people.ensure_account(tx, name="ada", unix_uid=1000, admin=True, now=NOW)
-        assert people.find_account(tx, "ada").admin
+        found = people.find_account(tx, "ada")
+    assert found == people.Account(name="ada", unix_uid=1000, admin=True)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a\n", "x" * 49])
