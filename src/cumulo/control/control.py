@@ -114,19 +114,13 @@ class Control:
 
     def _check(self, spec: RunSpec, queue: bool) -> None:
         self._wait_ready()
-
-        def ask(seen: Picture) -> tuple[str, str]:
-            explain.check_gpu_names(spec.ask.gpu, seen.world)
-            why = reasons(seen.world, spec.ask)
-            if why.ever or queue:
-                return "", ""
-            change = suggest(seen.world, spec.ask)
-            return why.summary(), f"{change.text}, or " if change else ""
-
-        problem, change = self._inbox.question(ask)
-        if problem:
-            hint = f"{change}pass --queue to wait for such a node"
-            raise CumuloError("unsatisfiable", f"no node here can ever take it: {problem}", hint=hint)
+        explain.check_gpu_names(spec.ask.gpu, self.loop.capacity)
+        why = reasons(self.loop.capacity, spec.ask)
+        if why.ever or queue:
+            return
+        change = suggest(self.loop.capacity, spec.ask)
+        hint = f"{change.text}, or pass --queue to wait for such a node" if change else "pass --queue to wait for one"
+        raise CumuloError("unsatisfiable", f"no node here can ever take it: {why.summary()}", hint=hint)
 
     def plan(self, spec: RunSpec, *, account: str) -> Plan:
         """What would happen if it were submitted now. Raises CumuloError `unknown_gpu`."""

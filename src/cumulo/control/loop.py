@@ -23,6 +23,7 @@ from cumulo.control.wanting import grant
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.instance import Observation
 from cumulo.domain.lifecycle import TERMINAL, RunStatus
+from cumulo.placement.world import World
 from cumulo.store import picture
 from cumulo.store.batch import Batch, Overtaken
 from cumulo.store.database import Conflict, Database
@@ -31,6 +32,8 @@ from cumulo.store.schema import get_meta
 log = logging.getLogger(__name__)
 
 TICK_S: Final = 0.5
+# Steps that write are at least this far apart, so that a burst is a few transactions; one that comes alone waits for none.
+BETWEEN_WRITES_S: Final = 0.01
 # After a failed write (a full disk, a database that does not answer) the loop waits this long before it tries again.
 PAUSE_S: Final = 1.0
 
@@ -56,6 +59,8 @@ class ControlLoop:
         self.trouble = ""  # why the last step failed, for people; empty when it did not
         self.latencies: deque[float] = deque(maxlen=1000)  # seconds from accepted to placed
         self.last_step = 0.0  # monotonic
+        self.capacity = World()  # the nodes as if nothing of them were held; never changed, only replaced
+        self._wrote_at = 0.0  # monotonic
         self._db, self._drivers, self._inbox = db, drivers, inbox
         self._cloud_id, self._epoch, self._rates, self._clock = cloud_id, epoch, rates, clock
         self._changed, self._watch = changed, watch
@@ -85,6 +90,7 @@ class ControlLoop:
     def _run(self) -> None:
         stale = False
         while True:
+            time.sleep(max(0.0, self._wrote_at + BETWEEN_WRITES_S - time.monotonic()))
             mail = self._inbox.take(self._patience())
             if mail.closing:
                 return
@@ -149,6 +155,7 @@ class ControlLoop:
                 self.fence()
                 raise CumuloError("conflict", self.trouble)
             batch.flush(tx)
+        self._wrote_at = time.monotonic()
         for row in batch.new_instances.values():
             self.latencies.append(row["placed_at"] - row["accepted_at"])
         return True
@@ -190,6 +197,7 @@ class ControlLoop:
             if self._nodes.take_in(self.seen, batch, report, now):
                 self._lose_expired(batch, ended, now)
             if report.nodes is not None and self._nodes.all_known:
+                self._publish_capacity()
                 self.ready.set()
             if report.observation is not None:
                 self._take_in_observation(report, report.observation, batch, ended, now)
@@ -215,6 +223,15 @@ class ControlLoop:
             ended[instance.id] = instance
         if again:
             self._ensure(report.region, again, now)
+
+    def _publish_capacity(self) -> None:
+        """For those who ask what could ever fit: an answer that needs no turn in this loop."""
+        nodes = {node_id: use.node for node_id, use in self.seen.world.nodes.items()}
+        if nodes != {node_id: use.node for node_id, use in self.capacity.nodes.items()}:
+            capacity = World()
+            for node_id, node in nodes.items():
+                capacity.see_node(node_id, node)
+            self.capacity = capacity
 
     def _lose_expired(self, batch: Batch, ended: dict[str, LiveInstance], now: float) -> None:
         for instance, lost in self._nodes.expired(self.seen, now):
