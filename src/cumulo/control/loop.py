@@ -32,7 +32,7 @@ from cumulo.store.schema import get_meta
 log = logging.getLogger(__name__)
 
 TICK_S: Final = 0.5
-# Steps that write are at least this far apart, so that a burst is a few transactions; one that comes alone waits for none.
+# Steps that write are at least this far apart, so that a burst is a few transactions; one that comes alone waits not.
 BETWEEN_WRITES_S: Final = 0.01
 # After a failed write (a full disk, a database that does not answer) the loop waits this long before it tries again.
 PAUSE_S: Final = 1.0
