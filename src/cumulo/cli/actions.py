@@ -7,7 +7,7 @@ import click
 from cumulo.cli import phrases
 from cumulo.cli.main import fail
 from cumulo.cli.outcome import summary, wait_code
-from cumulo.cli.session import ACTIVE_RUN, RUN, Session, note, with_session
+from cumulo.cli.session import RUN, Session, note, with_session
 from cumulo.cli.status import run_json
 from cumulo.client.answers import Run
 from cumulo.domain.errors import CumuloError
@@ -32,7 +32,7 @@ _wait = click.option("--wait", is_flag=True, help="Return when it has ended.")
 
 
 @click.command("cancel")
-@click.argument("runs", nargs=-1, type=ACTIVE_RUN, metavar="RUN...")
+@click.argument("runs", nargs=-1, type=RUN, metavar="RUN...")
 @click.option("--all", "everything", is_flag=True, help="All my active runs.")
 @click.option("--unit", type=click.IntRange(min=0), metavar="INDEX", help="Of an array: this index only.")
 @click.option("-y", "--yes", is_flag=True, help="With --all: don't ask.")
@@ -60,7 +60,7 @@ def cancel_command(
 
 
 @click.command("stop")
-@click.argument("runs", nargs=-1, type=ACTIVE_RUN, metavar="RUN...", required=True)
+@click.argument("runs", nargs=-1, type=RUN, metavar="RUN...", required=True)
 @_grace
 @_wait
 @with_session

@@ -3,7 +3,7 @@
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -81,25 +81,21 @@ def command_after_dashes(ctx: click.Context) -> list[str] | None:
 
 
 class RunName(click.ParamType[str]):
-    """A run's id or name, completed from the server's newest runs."""
+    """A run's id or name, completed from the names the server knows."""
 
     name = "run"
 
-    def __init__(self, *, active: bool = False, suffix: str = "") -> None:
-        self.active = active
+    def __init__(self, *, suffix: str = "") -> None:
         self.suffix = suffix
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        names: Iterable[str]
         try:
             client = Client(patience_s=0)
             client.transport.timeout_s = 1.0
-            rows = client.runs(active=True if self.active else None, limit=100)
-            names = dict.fromkeys(row.name for row in rows)
+            names = client.names(incomplete)
         except Exception:  # completion is silent whatever happens: there is no place to say anything
             return []
-        return [CompletionItem(name + self.suffix) for name in names if name.startswith(incomplete)]
+        return [CompletionItem(name + self.suffix) for name in names]
 
 
 RUN = RunName()
-ACTIVE_RUN = RunName(active=True)

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from cumulo.cli.session import ACTIVE_RUN, Session, TakesCommand, command_after_dashes, note, with_session
+from cumulo.cli.session import RUN, Session, TakesCommand, command_after_dashes, note, with_session
 from cumulo.cli.tables import is_terminal
 
 _unit = click.option("--unit", type=click.IntRange(min=0), metavar="INDEX", help="Of an array: this index.")
@@ -13,7 +13,7 @@ _rank = click.option("--rank", type=click.IntRange(min=0), help="Of a run on sev
 
 
 @click.command("exec", cls=TakesCommand)
-@click.argument("run", type=ACTIVE_RUN)
+@click.argument("run", type=RUN)
 @click.argument("words", nargs=-1, metavar="-- COMMAND...")
 @click.option("-t/-T", "--tty/--no-tty", default=None, help="Give it a terminal, or none (default: as we have one).")
 @_unit
@@ -33,7 +33,7 @@ def exec_command(
 
 
 @click.command("ssh", cls=TakesCommand)
-@click.argument("run", type=ACTIVE_RUN)
+@click.argument("run", type=RUN)
 @_unit
 @_rank
 @with_session

@@ -101,6 +101,10 @@ class Client:
         }  # fmt: skip
         return (decode(Run, row) for row in self._pages("/v1/runs", query, limit=limit))
 
+    def names(self, beginning: str = "") -> tuple[str, ...]:
+        """Names of the caller's runs that begin so, the one used last first."""
+        return tuple(self.transport.json("GET", "/v1/names", query={"beginning": beginning})["items"])
+
     def run(self, run: str) -> Run:
         return decode(Run, self._get(_run(run)))
 
