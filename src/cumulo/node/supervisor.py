@@ -32,7 +32,7 @@ spec.json    by the engine, before the request:
     notify                path of a unix datagram socket that is sent the instance's id on each change; null: none
 lock         a POSIX record lock held for life: the truth about who lives (F_GETLK names the holder's pid). A second
              supervisor finds it taken and leaves; so does one that finds state.json or exit.json: at most one, ever
-reserve      some allocated kilobytes, given up to make room for exit.json on a full disk
+reserve      some allocated kilobytes; exit.json is written into them and takes their place, so it fits a full disk
 state.json   version, boot_id, pid, pid_start (ticks, /proc/PID/stat field 22), phase (preparing, running, stopping),
              payload_pid (host pid of the running stage's process, also inside a sandbox), payload_start, started_at
              (when that process exists), started_boot (CLOCK_BOOTTIME then), stages {name: when begun}
@@ -124,15 +124,26 @@ def read_json(path: str) -> dict[str, Any] | None:
     return loaded
 
 
-def write_atomic(folder: str, name: str, value: dict[str, Any], *, sync: bool = False) -> None:
-    """Replace folder/name. With `sync` it is on the disk, name and all, on return. OSError leaves the old file."""
-    path = os.path.join(folder, name)
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.flush()
+def write_atomic(
+    folder: str, name: str, value: dict[str, Any], *, sync: bool = False, through: str | None = None
+) -> None:
+    """Replace folder/name. With `sync` it is on the disk, name and all, on return. OSError leaves the old file.
+
+    The new content is written into the file `through` first, which may exist and so have its room on the disk.
+    """
+    first = os.path.join(folder, through or name + ".tmp")
+    fd = os.open(first, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        data = json.dumps(value).encode()
+        length = len(data)
+        while data:
+            data = data[os.write(fd, data) :]
+        os.ftruncate(fd, length)
         if sync:
-            os.fsync(file.fileno())
-    os.rename(path + ".tmp", path)
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(first, os.path.join(folder, name))
     if sync:
         fd = os.open(folder, os.O_RDONLY)
         os.fsync(fd)
@@ -147,20 +158,20 @@ def start_ticks(pid: int) -> int | None:
         return None
 
 
-def descendants(root: int) -> set[int]:
-    """All living processes below `root`. Reads all of /proc, so it is for stopping, not for the usual end."""
+def descendants(root: int) -> dict[int, int]:
+    """All living processes below `root`, and their parents. Reads all of /proc: for stopping, not for the usual end."""
     children: dict[int, list[int]] = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             state, parent, *_ = read_text(f"/proc/{entry}/stat").rpartition(")")[2].split(maxsplit=2)
             if state != "Z":
                 children.setdefault(int(parent), []).append(int(entry))
-    found: set[int] = set()
+    found: dict[int, int] = {}
     queue = [root]
     while queue:
-        fresh = [pid for pid in children.get(queue.pop(), []) if pid not in found]
-        found.update(fresh)
-        queue.extend(fresh)
+        parent_pid = queue.pop()
+        queue += children.get(parent_pid, [])
+        found |= dict.fromkeys(children.get(parent_pid, []), parent_pid)
     return found
 
 
@@ -229,7 +240,7 @@ class Cgroup:
         return found
 
     def seal(self) -> None:
-        """Before the killing: kill all at once where the kernel can (v2), or else see that no fork outruns it."""
+        """After a round of killing: kill the rest at once where the kernel can (v2), or see that no fork outruns us."""
         with contextlib.suppress(OSError):  # cgroup.kill is younger (5.14) than v2
             if self.version == 2:
                 Path(self.dirs[0], "cgroup.kill").write_text("1")
@@ -495,8 +506,10 @@ class Supervisor:
         self._kill_at = NEVER  # this one and the next on the boot clock
         self._timeout_at = NEVER if spec["max_duration_s"] is None else clock.boot() + spec["max_duration_s"]
         self._signalled = False
+        self._asked: set[int] = set()  # who has been sent SIGTERM
         self._wake, _ = waking_pipe()
         signal.signal(signal.SIGTERM, self._on_term)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         boot_id = read_text("/proc/sys/kernel/random/boot_id").strip()
         self.state: dict[str, Any] = {"version": FORMAT, "boot_id": boot_id, "phase": "preparing", "stages": {}}
         self.state |= {"pid": os.getpid(), "pid_start": start_ticks(os.getpid())}
@@ -644,17 +657,24 @@ class Supervisor:
             self._save_state("stopping")
             self._terminate()
 
-    def _everybody(self) -> set[int]:
-        return (self.cgroup.members() | descendants(os.getpid())) - {os.getpid()}
+    def _terminate(self, *, orphans_only: bool = False) -> None:
+        """SIGTERM to everybody, once. Later to new orphans: born of a process that died of it before we saw the child.
 
-    def _terminate(self) -> None:
-        for pid in self._everybody() - self.stage.own_processes() if self.stage else ():
-            send(pid, signal.SIGTERM)
+        Other new processes are left alone, since they may be doing what somebody wanted done at the end.
+        """
+        if self.stage:
+            own = self.stage.own_processes()
+            below = descendants(os.getpid())
+            for pid in (self.cgroup.members() | below.keys()) - own - self._asked:
+                if not orphans_only or below.get(pid) in {os.getpid(), *own}:
+                    self._asked.add(pid)
+                    send(pid, signal.SIGTERM)
 
     def _kill(self) -> None:
-        self.cgroup.seal()
-        for pid in self._everybody():  # also those who left the cgroup
+        everybody = self.cgroup.members() | descendants(os.getpid()).keys()  # also those who left the cgroup
+        for pid in sorted(everybody):  # parents first, so that none lives to wonder about its child
             send(pid, signal.SIGKILL)
+        self.cgroup.seal()
 
     def _end_leftovers(self) -> None:
         """Return when nothing of the instance lives any more, however long that takes."""
@@ -669,6 +689,8 @@ class Supervisor:
             elif now >= linger_until and not self.cause and not asked:
                 asked = True
                 self._terminate()
+            elif self.cause:
+                self._terminate(orphans_only=True)
             self._wait(at_most=pause)
             pause = min(pause * 1.5, 0.25)
 
@@ -684,7 +706,7 @@ def take_lock(folder: str) -> bool:
 
 
 def reserve_room(folder: str) -> None:
-    """Room for the exit record. Not every file system can; then a full disk only delays it."""
+    """Not every file system can; then a full disk only delays the exit record."""
     fd = os.open(os.path.join(folder, "reserve"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with contextlib.suppress(OSError):
         os.posix_fallocate(fd, 0, RESERVE_BYTES)
@@ -692,20 +714,15 @@ def reserve_room(folder: str) -> None:
 
 
 def write_exit(folder: str, record: dict[str, Any]) -> None:
-    """Give up the reserve where the disk is full, then be patient. OSError where it cannot be written at all."""
+    """Patient with a disk on which not even the reserve could be had. OSError where it cannot be written at all."""
     deadline = time.monotonic() + DISK_FULL_PATIENCE_S
-    reserve = Path(folder, "reserve")
     while True:
         try:
-            write_atomic(folder, "exit.json", record, sync=True)
-            return reserve.unlink(missing_ok=True)
+            return write_atomic(folder, "exit.json", record, sync=True, through="reserve")
         except OSError as error:
             if error.errno not in DISK_FULL or time.monotonic() > deadline:
                 raise
-        if reserve.exists():
-            reserve.unlink()
-        else:
-            time.sleep(1.0)
+        time.sleep(1.0)
 
 
 def supervise(folder: str, clock: Clock | None = None) -> None:
@@ -714,6 +731,7 @@ def supervise(folder: str, clock: Clock | None = None) -> None:
     OSError where state.json, which forbids a second try, cannot be written: nothing has started, the engine asks again.
     """
     clock = clock or Clock()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # who finds the lock taken may signal us at once
     if not take_lock(folder) or any(os.path.exists(os.path.join(folder, n)) for n in ("state.json", "exit.json")):
         return
     stop = read_json(os.path.join(folder, "stop.json"))

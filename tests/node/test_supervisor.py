@@ -1,0 +1,314 @@
+"""How instances begin and end, with real processes in each runtime."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cumulo.node import instances, processes
+from cumulo.node.instances import Standing
+from cumulo.node.supervisor import read_json, start_ticks, write_atomic
+
+
+def test_exit_code(bench, runtime):
+    record = bench.run("exit 3", runtime=runtime)
+    assert (record.reason, record.exit_code, record.signal, record.stage) == ("finished", 3, None, "running")
+
+
+def test_success_tells_when_and_how_long(bench, runtime):
+    before = time.time()
+    record = bench.run("sleep 0.2", runtime=runtime)
+    assert record.exit_code == 0
+    assert record.message is None
+    assert before <= record.started_at <= record.ended_at <= time.time()
+    assert record.ended_at - record.started_at >= 0.2
+
+
+@pytest.mark.parametrize("number", [6, 9, 15])
+def test_signal(bench, runtime, number):
+    record = bench.run(f"kill -{number} $$", runtime=runtime)
+    assert (record.reason, record.exit_code, record.signal) == ("finished", None, number)
+
+
+def test_exit_code_above_128_that_is_no_signal(bench, runtime):
+    assert bench.run("exit 200", runtime=runtime).exit_code == 200
+
+
+def test_command_that_does_not_exist(bench, runtime):
+    record = bench.run("no-such-command", "--flag", runtime=runtime)
+    assert (record.reason, record.exit_code, record.started_at) == ("start_failed", None, None)
+    assert record.message == "command not found: no-such-command"
+
+
+def test_working_folder_that_does_not_exist(bench, runtime):
+    record = bench.run("true", cwd="/no/such/folder", runtime=runtime)
+    assert record.reason == "start_failed"
+    assert "/no/such/folder" in record.message
+
+
+def test_program_that_may_not_be_executed(bench):
+    record = bench.run("/etc/passwd", "x")
+    assert record.reason == "start_failed"
+    assert record.message == "cannot run /etc/passwd: Permission denied"
+
+
+def test_script_without_interpreter(bench, node_root):
+    script = node_root / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    record = bench.run(str(script), "x")
+    assert record.message == f"cannot run {script}: the interpreter that its first line names is missing"
+
+
+def test_stages_run_in_order(bench, runtime):
+    folder = bench.launch("echo run", setup=("echo setup",), runtime=runtime)
+    record = bench.end(folder)
+    assert record.exit_code == 0
+    assert bench.log(folder) == b"setup\nrun\n"
+    stages = bench.running(folder).state.stages
+    assert stages["preparing"] < stages["running"] <= record.started_at
+
+
+def test_failed_setup_runs_nothing_more(bench, runtime):
+    folder = bench.launch("echo run", setup=("echo setup; exit 4",), runtime=runtime)
+    record = bench.end(folder)
+    assert (record.reason, record.stage, record.exit_code) == ("setup_failed", "preparing", 4)
+    assert record.message == "setup ended with exit code 4"
+    assert record.started_at is None
+    assert bench.log(folder) == b"setup\n"
+
+
+def test_missing_setup_command(bench):
+    record = bench.run("true", setup=("no-such-command", "x"))
+    assert (record.reason, record.message) == ("setup_failed", "command not found: no-such-command")
+
+
+def test_nothing_of_ours_is_inherited(bench):
+    folder = bench.launch(
+        "ls /proc/self/fd | tr '\\n' ' '; grep SigBlk /proc/self/status; grep SigIgn /proc/self/status"
+    )
+    bench.end(folder)
+    lines = bench.log(folder).decode().splitlines()
+    assert lines[0].startswith("0 1 2 3 SigBlk")  # 3 is ls's own
+    assert lines[0].split()[-1] == "0" * 16
+    assert lines[1].split()[-1] == "0" * 16
+
+
+def test_daemonised_descendants_die_with_the_command(bench, runtime):
+    folder = bench.launch("(setsid sleep 300 & setsid sh -c 'sleep 301 & sleep 302' &) ; sleep 0.2", runtime=runtime)
+    bench.running(folder)
+    bench.until(lambda: len(bench.living(folder)) >= 3)
+    record = bench.end(folder)
+    assert (record.reason, record.exit_code) == ("finished", 0)
+    assert bench.living(folder) == set()
+
+
+def test_descendants_that_ignore_sigterm_die_too(bench, runtime):
+    folder = bench.launch(
+        "(trap '' TERM; setsid sh -c 'while :; do sleep 0.1; done' &) ; exit 0", runtime=runtime, grace_s=0.2
+    )
+    assert bench.end(folder).exit_code == 0
+    assert bench.living(folder) == set()
+
+
+def test_a_background_writer_has_a_moment_to_finish(bench, runtime):
+    folder = bench.launch("(sleep 0.1; echo tail) & echo head", runtime=runtime)
+    bench.end(folder)
+    assert bench.log(folder) == b"head\ntail\n"
+
+
+def test_stop_lets_a_trap_finish(bench, runtime):
+    folder = bench.launch("trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.05; done", runtime=runtime)
+    bench.says(folder, b"ready")
+    instances.request_stop(folder, grace_s=10, reason="cancelled by test")
+    record = bench.end(folder)
+    assert (record.reason, record.exit_code, record.message) == ("stopped", 5, "cancelled by test")
+    assert bench.log(folder).endswith(b"saved\n")
+    assert bench.living(folder) == set()
+
+
+def test_stop_gives_children_the_grace_after_their_shell_died(bench, runtime):
+    child = "trap 'sleep 0.5; echo checkpoint; exit' TERM; echo ready; while :; do sleep 0.05; done"
+    folder = bench.launch(f'sh -c "{child}"; echo never', runtime=runtime)
+    bench.says(folder, b"ready")
+    instances.request_stop(folder, grace_s=10)
+    record = bench.end(folder)
+    assert (record.reason, record.signal) == ("stopped", 15)
+    assert bench.log(folder).endswith(b"checkpoint\n")
+
+
+def test_stop_kills_what_ignores_sigterm(bench, runtime):
+    folder = bench.launch("trap '' TERM; echo ready; while :; do sleep 0.05; done", runtime=runtime)
+    bench.says(folder, b"ready")
+    asked = time.monotonic()
+    instances.request_stop(folder, grace_s=0.5)
+    record = bench.end(folder)
+    assert (record.reason, record.signal) == ("stopped", 9)
+    assert time.monotonic() - asked >= 0.5
+    assert bench.living(folder) == set()
+
+
+def test_a_second_stop_shortens_the_grace(bench, runtime):
+    folder = bench.launch("trap '' TERM; echo ready; while :; do sleep 0.05; done", runtime=runtime)
+    bench.says(folder, b"ready")
+    instances.request_stop(folder, grace_s=600)
+    bench.until(lambda: bench.running(folder).state.phase == "stopping")
+    instances.request_stop(folder, grace_s=0)
+    assert bench.end(folder).signal == 9
+
+
+def test_stop_during_setup_never_reaches_the_command(bench, runtime):
+    folder = bench.launch("echo run", setup=("echo setup; sleep 300",), runtime=runtime)
+    bench.says(folder, b"setup")
+    instances.request_stop(folder, grace_s=5)
+    record = bench.end(folder)
+    assert (record.reason, record.stage, record.started_at) == ("stopped", "preparing", None)
+    assert bench.log(folder) == b"setup\n"
+
+
+def test_stop_at_any_moment_of_the_start(bench, runtime):
+    """The window between fork and exec, and bubblewrap's own start, lose no signal: nobody waits out the grace."""
+    for step in range(12):
+        folder = bench.launch("sleep 300", runtime=runtime)
+        time.sleep(step * 0.002)
+        if instances.request_stop(folder, grace_s=60).standing is Standing.NOT_STARTED:
+            bench.spawner.start(folder)
+        record = bench.end(folder, seconds=15)
+        assert record.reason == "stopped"
+        assert bench.living(folder) == set()
+
+
+def test_a_stopped_id_never_starts(bench):
+    folder = bench.prepare("echo run")
+    assert instances.request_stop(folder, grace_s=5, reason="too late").standing is Standing.NOT_STARTED
+    bench.spawner.start(folder)
+    record = bench.end(folder)
+    assert (record.reason, record.message, record.started_at) == ("stopped", "too late", None)
+    assert not (folder / "log").exists()
+
+
+def test_sigterm_without_a_request_says_so(bench):
+    folder = bench.launch("sleep 300")
+    os.kill(bench.running(folder).supervisor_pid, 15)
+    record = bench.end(folder)
+    assert record.reason == "stopped"
+    assert "by no request" in record.message
+
+
+def test_starting_twice_runs_once(bench, runtime):
+    folder = bench.launch("echo once; sleep 0.3", runtime=runtime)
+    for _ in range(5):
+        bench.spawner.start(folder)
+    bench.end(folder)
+    bench.spawner.start(folder)
+    bench.run("true")  # that request has been served when a later one has
+    assert bench.log(folder) == b"once\n"
+
+
+def test_max_duration(bench, runtime):
+    folder = bench.launch(
+        "trap 'echo bye; exit 0' TERM; while :; do sleep 0.05; done", runtime=runtime, max_duration_s=0.5
+    )
+    record = bench.end(folder)
+    assert (record.reason, record.exit_code) == ("timeout", 0)
+    assert record.message == "the max_duration of 0.5 s is over"
+    assert bench.log(folder).endswith(b"bye\n")
+
+
+def test_max_duration_kills_after_the_grace(bench):
+    record = bench.run("trap '' TERM; while :; do sleep 0.05; done", max_duration_s=0.3, grace_s=0.3)
+    assert (record.reason, record.signal) == ("timeout", 9)
+
+
+def test_out_of_memory(bench, cgroups, runtime):
+    if "memory" not in cgroups.parents:
+        pytest.skip("no memory cgroup can be made here")
+    command = ("dd", "if=/dev/zero", "of=/dev/null", "bs=300M", "count=1")
+    record = bench.run(*command, limits={"memory_bytes": 64 << 20}, runtime=runtime)
+    assert record.oom
+    assert (record.reason, record.signal) == ("finished", 9)
+    assert 32 << 20 < record.max_memory_bytes <= 64 << 20
+
+
+def test_pids_limit(bench, cgroups):
+    if "pids" not in cgroups.parents:
+        pytest.skip("no pids cgroup can be made here")
+    folder = bench.launch("for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; wait", limits={"pids_max": 4})
+    bench.end(folder)
+    assert b"fork" in bench.log(folder)
+
+
+def test_a_fork_bomb_ends(bench, cgroups):
+    if "pids" not in cgroups.parents:
+        pytest.skip("no pids cgroup can be made here")
+    bomb = "trap '' TERM; b() { while :; do (trap '' TERM; sleep 5) & done; }; echo ready; b 2>/dev/null"
+    folder = bench.launch(bomb, limits={"pids_max": 60})
+    bench.says(folder, b"ready")
+    instances.request_stop(folder, grace_s=0.2)
+    bench.end(folder)
+    assert bench.living(folder) == set()
+
+
+def test_cgroups_are_gone_afterwards(bench, cgroups, runtime):
+    folder = bench.launch(
+        "true", limits={"memory_bytes": 64 << 20, "cpus_milli": 1000, "pids_max": 50}, runtime=runtime
+    )
+    bench.end(folder)
+    assert [parent for parent in cgroups.parents.values() if (parent / folder.name).exists()] == []
+
+
+def test_a_cgroup_that_cannot_be_had_is_told(bench):
+    folder = bench.prepare("true")
+    spec = read_json(str(folder / "spec.json")) or {}
+    spec["cgroup"]["dirs"] = ["/proc/no/such/cgroup"]
+    write_atomic(str(folder), "spec.json", spec)
+    bench.spawner.start(folder)
+    record = bench.end(folder)
+    assert record.reason == "start_failed"
+    assert record.message.startswith("cannot make the cgroup /proc/no/such/cgroup")
+
+
+def test_a_spec_of_another_format_is_refused(bench):
+    folder = bench.prepare("true")
+    write_atomic(str(folder), "spec.json", {"version": 99})
+    bench.spawner.start(folder)
+    record = bench.end(folder)
+    assert record.reason == "error"
+    assert "format is 99" in record.message
+
+
+def test_the_payloads_pid_is_that_of_the_command(bench, runtime):
+    folder = bench.launch("exec sleep 300", runtime=runtime)
+    state = bench.running(folder).state
+    bench.until(lambda: Path(f"/proc/{state.payload_pid}/cmdline").read_bytes().startswith(b"sleep"))
+    assert start_ticks(state.payload_pid) == state.payload_start
+    assert state.phase == "running"
+
+
+def test_a_clock_that_jumps_bends_no_duration(bench):
+    """The wall clock is read once; from then on boot time counts."""
+    folder = bench.prepare("sleep 0.3")
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import supervisor, itertools;"
+        "walls = itertools.chain([2e9], itertools.repeat(5.0));"
+        "supervisor.supervise(sys.argv[2], supervisor.Clock(wall=lambda: next(walls)))"
+    )
+    place = os.path.dirname(instances.__file__)
+    subprocess.run([sys.executable, "-I", "-c", script, place, str(folder)], check=True, timeout=30)
+    record = bench.end(folder)
+    assert 2e9 <= record.started_at < 2e9 + 10
+    assert 0.3 <= record.ended_at - record.started_at < 10
+
+
+def test_two_hundred_in_a_row_leave_nothing(bench):
+    bench.run("true")
+    spawner = f"/proc/{bench.spawner.pid}/fd"
+    before = len(os.listdir(spawner))
+    folders = [bench.launch("/bin/true", "x") for _ in range(200)]
+    assert {bench.end(folder, seconds=60).exit_code for folder in folders} == {0}
+    bench.until(lambda: not processes.descendants(bench.spawner.pid))
+    assert len(os.listdir(spawner)) == before
+    assert (bench.root / "spawner.log").read_text() == ""
