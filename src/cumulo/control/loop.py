@@ -7,12 +7,12 @@ the picture is thrown away and read again, and everybody who asked for something
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from cumulo.control.absence import Absences
 from cumulo.control.driver import EngineDriver, Report
+from cumulo.control.histogram import Histogram
 from cumulo.control.live import LiveInstance, LiveRun, Picture, load
 from cumulo.control.nodes import NodeWatch
 from cumulo.control.observing import observe, observe_progress
@@ -57,7 +57,7 @@ class ControlLoop:
         self.seen = Picture()
         self.ready = threading.Event()
         self.trouble = ""  # why the last step failed, for people; empty when it did not
-        self.latencies: deque[float] = deque(maxlen=1000)  # seconds from accepted to placed
+        self.latencies = Histogram()  # seconds from accepted to placed
         self.last_step = 0.0  # monotonic
         self.capacity = World()  # the nodes as if nothing of them were held; never changed, only replaced
         self._wrote_at = 0.0  # monotonic

@@ -23,7 +23,10 @@ _STANDING: Final[list[Any]] = [
     *(run.c.id, run.c.status, run.c.exit_code, run.c.reason, run.c.message, run.c.progress, run.c.attempts),
     *(run.c.units_started, run.c.units_active, run.c.units_succeeded, run.c.units_failed, run.c.placed_at),
 ]
-_SOURCE: Final[list[Any]] = [instance.c.id, *(instance.c.unit, instance.c.attempt, instance.c.rank, instance.c.state)]
+_SOURCE: Final[list[Any]] = [
+    *(instance.c.id, instance.c.unit, instance.c.attempt, instance.c.rank, instance.c.state),
+    unit.c.status.label("unit_status"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +117,9 @@ def last_instance(tx: Connection, run_id: str, *, place: int, rank: int = 0) -> 
 
 
 def log_sources(tx: Connection, run_id: str, *, place: int | None = None) -> Sequence[Row[Any]]:
-    """(id, unit, attempt, rank, state) of all instances of a run, or of one unit, in that order."""
-    query = select(*_SOURCE).where(instance.c.run_id == run_id)
+    """(id, unit, attempt, rank, state, unit_status) of all instances of a run, or of one unit, in that order."""
+    of = and_(unit.c.run_id == instance.c.run_id, unit.c.place == instance.c.unit)
+    query = select(*_SOURCE).join(unit, of).where(instance.c.run_id == run_id)
     if place is not None:
         query = query.where(instance.c.unit == place)
     return tx.execute(query.order_by(instance.c.unit, instance.c.attempt, instance.c.rank)).all()

@@ -1,0 +1,146 @@
+"""Puts a server together: state folder, database, engine, control, application. The one module that knows them all.
+
+The order is that of what fails first: the lock and the port are told about before anything is opened, so a second
+`cumulo up` changes nothing. Nothing here speaks to a network.
+"""
+
+import logging
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cumulo import __version__
+from cumulo.control import Control
+from cumulo.domain.errors import CumuloError
+from cumulo.engines.local import LocalEngine
+from cumulo.server import render
+from cumulo.server.app import make_app
+from cumulo.server.auth import UnixUsers, unix_name
+from cumulo.server.feed import Feed
+from cumulo.server.listen import Address, Listeners, Server, run
+from cumulo.server.services import Services
+from cumulo.server.state import Running, StateFolder, told
+from cumulo.store import people, schema
+from cumulo.store.blobs import Blobs
+from cumulo.store.database import FILE_NAME, Database
+from cumulo.store.logs import Logs
+from cumulo.store.people import TokenVerifier
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to start: `database` None is SQLite in `home`; `emulate` names emulated devices in place of real ones."""
+
+    home: Path
+    address: Address
+    database: str | None = None
+    emulate: str | None = None
+
+
+def serve(options: Options) -> None:
+    """Runs a server until it is told to stop. Raises CumuloError when it can't start."""
+    folder = StateFolder(options.home)
+    folder.claim()
+    try:
+        listeners = Listeners(options.address)
+        try:
+            _serve(options, folder, listeners)
+        finally:
+            listeners.close()
+    finally:
+        folder.release()
+
+
+def _serve(options: Options, folder: StateFolder, listeners: Listeners) -> None:
+    db = _database(options)
+    try:
+        services, engine = _services(options, folder, db)
+        _own_token(services, folder)
+        app = make_app(services, loopback_only=options.address.loopback)
+        running = Running(
+            pid=os.getpid(),
+            url=listeners.url,
+            socket=str(options.address.socket) if listeners.unix else None,
+            version=__version__,
+            started_at=render.time_of(time.time()) or "",
+        )
+        try:
+            run(
+                Server(
+                    app,
+                    listeners,
+                    on_ready=lambda: folder.announce(running),
+                    on_stopping=services.feed.close,
+                )
+            )
+        finally:
+            engine.close()
+    finally:
+        db.close()
+
+
+def _database(options: Options) -> Database:
+    if options.database is None:
+        # SQLite gives its other files the mode of this one; nobody else has business in it.
+        try:
+            os.close(os.open(options.home / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise told(error, options.home) from error
+    return Database.open(options.database, home=options.home)
+
+
+def _services(options: Options, folder: StateFolder, db: Database) -> tuple[Services, LocalEngine]:
+    cloud_id = schema.prepare(db, cloud_id=secrets.token_hex(6), now=time.time())
+    blobs, logs = Blobs(options.home), Logs(options.home)
+    engine = _engine(options, folder, blobs, cloud_id)
+    control = Control(db=db, logs=logs, engines={engine.name: engine}, cloud_id=cloud_id)
+    services = Services(
+        home=options.home,
+        cloud_id=cloud_id,
+        db=db,
+        blobs=blobs,
+        logs=logs,
+        control=control,
+        verifier=TokenVerifier(db),
+        unix_users=UnixUsers(owner_uid=os.geteuid()),
+        feed=Feed(db=db, logs=logs, changes=control),
+    )
+    return services, engine
+
+
+def _engine(options: Options, folder: StateFolder, blobs: Blobs, cloud_id: str) -> LocalEngine:
+    try:
+        return LocalEngine(
+            root=folder.node, cloud_id=cloud_id, blobs=blobs, emulate=options.emulate, hidden=(options.home,)
+        )
+    except ValueError as error:
+        raise CumuloError("invalid_request", f"--emulate: {error}", hint="write for example A100-80GB:8") from None
+    except OSError as error:
+        raise told(error, folder.node) from error
+
+
+def _own_token(services: Services, folder: StateFolder) -> None:
+    """Sees to it that the owner's token file holds a token that this database knows."""
+    uid = os.geteuid()
+    with services.db.write() as tx:
+        owner = people.ensure_account(tx, name=unix_name(uid), unix_uid=uid, admin=True, now=time.time())
+    known = folder.read("token")
+    if known is not None:
+        try:
+            services.verifier.verify(known)
+            return
+        except CumuloError:
+            logger.info("the token in %s is of another database or revoked; a new one is made", folder.home)
+    with services.db.write() as tx:
+        _, text = people.create_token(
+            tx,
+            account_name=owner.name,
+            project_name=schema.DEFAULT_PROJECT,
+            label="own token",
+            now=time.time(),
+        )
+    folder.write("token", text + "\n", mode=0o600)
