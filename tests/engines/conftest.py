@@ -1,7 +1,9 @@
 """An engine to try: the local one with emulated nodes, and the same behind a pipe of bytes."""
 
 import hashlib
+import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from cumulo.domain.instance import Identity, InstanceSpec
 from cumulo.domain.lifecycle import InstanceState
 from cumulo.domain.manifest import ManifestEntry, make_manifest, render_manifest
 from cumulo.engines.local import LocalEngine
+from cumulo.engines.pipe import PipeEngine
 
 CLOUD = "testcloud"
 ROOT = os.geteuid() == 0
@@ -18,7 +21,7 @@ SOMEBODY, SOMEBODY_ELSE = 4242, 4243
 needs_root = pytest.mark.skipif(not ROOT, reason="needs root")
 
 
-class Blobs(dict):
+class Blobs(dict[str, bytes]):
     """Blobs in memory, by digest. As a BlobSource it has only `read`."""
 
     def add(self, data: bytes) -> str:
@@ -34,18 +37,25 @@ class Blobs(dict):
         ]
         return self.add(render_manifest(make_manifest(entries)))
 
-    def read(self, digest: str) -> bytes:
+    def read(self, digest):
         return self[digest]
 
 
 class Bench:
     """An engine with what a test needs around it. Instances are named by the test; runs get their name."""
 
-    def __init__(self, engine, blobs, root):
-        self.engine, self.blobs, self.root = engine, blobs, root
+    def __init__(self, kind, root):
+        self.kind, self.root, self.blobs = kind, root, Blobs()
+        self.engine = open_engine(kind, root, self.blobs)
+        self.engine.pools()  # an answer means that it is there, also in another process
         self.runtime = "process"
         self.identity = Identity(name="somebody", uid=SOMEBODY, gid=SOMEBODY) if ROOT else Identity(name="me")
         self.epoch = 1
+
+    def restart(self):
+        """A new engine over the same folder, as after an upgrade."""
+        self.engine.close()
+        self.engine = open_engine(self.kind, self.root, self.blobs)
 
     def spec(self, name, command, **changes):
         values = {
@@ -99,9 +109,15 @@ class Bench:
         return self.engine.read_log(instance_id, 0).decode(errors="replace")
 
 
-def open_local(root, blobs, **changes):
-    options = {"emulate": "A100-80GB:2,T4:1", "hidden": ()}
-    return LocalEngine(root=root, cloud_id=CLOUD, blobs=blobs, **(options | changes))
+EMULATED = "A100-80GB:2,T4:1"
+FAR_SIDE = Path(__file__).with_name("far_side.py")
+
+
+def open_engine(kind, root, blobs):
+    if kind == "direct":
+        return LocalEngine(root=root, cloud_id=CLOUD, blobs=blobs, emulate=EMULATED)
+    options = {"root": str(root), "cloud_id": CLOUD, "emulate": EMULATED}
+    return PipeEngine([sys.executable, str(FAR_SIDE), json.dumps(options)], blobs=blobs, name="local")
 
 
 @pytest.fixture
@@ -113,17 +129,15 @@ def node_root(tmp_path):
     return tmp_path / "node"
 
 
-@pytest.fixture
-def bench(node_root):
-    blobs = Blobs()
-    engine = open_local(node_root, blobs)
-    bench = Bench(engine, blobs, node_root)
+@pytest.fixture(params=["direct", "piped"])
+def bench(node_root, request):
+    bench = Bench(request.param, node_root)
     yield bench
-    for seen in engine.observe().instances:
-        if seen.state is not InstanceState.ENDED and seen.cloud_id == CLOUD:
-            engine.stop(seen.instance_id, 0.0, 1 << 40)
+    for seen in bench.engine.observe().instances:
+        if seen.state is not InstanceState.ENDED:
+            bench.engine.stop(seen.instance_id, 0.0, 1 << 40)
             bench.end(seen.instance_id)
-    engine.close()
+    bench.engine.close()
 
 
 @pytest.fixture(params=["process", "sandbox"])

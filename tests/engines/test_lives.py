@@ -5,11 +5,13 @@ import signal
 import time
 
 import pytest
-from tests.engines.conftest import CLOUD, open_local
 
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import EndReason, InstanceState
 from cumulo.engines.protocol import StaleEpoch
+from cumulo.node import instances
+from cumulo.node.supervisor import read_json, write_atomic
+from tests.engines.conftest import CLOUD
 
 
 def test_a_run_succeeds_and_its_output_is_there(bench, runtime):
@@ -126,7 +128,7 @@ def test_a_look_at_all_is_complete_and_dated(bench):
 
 
 def test_changes_are_hinted(bench):
-    heard = []
+    heard: list[str] = []
     bench.engine.on_change(heard.append)
     name = bench.start("hint", "sleep 0.1")
     bench.end(name)
@@ -156,54 +158,54 @@ def test_a_strange_progress_file_is_left_alone(bench, trick):
     assert (seen.reason, seen.progress) == (EndReason.SUCCEEDED, None)
 
 
-def test_a_new_engine_adopts_what_runs(bench, node_root, runtime):
+def test_a_new_engine_adopts_what_runs(bench, runtime):
     name = bench.start("adopted", "echo up; sleep 0.7; exit 9")
     bench.until(name, InstanceState.RUNNING)
-    bench.engine.close()
-    bench.engine = open_local(node_root, bench.blobs)
+    bench.restart()
     assert bench.look(name).state is InstanceState.RUNNING
     assert bench.end(name).exit_code == 9
-    bench.engine.close()
 
 
 def test_what_an_engine_left_undone_is_taken_up(bench, node_root):
     """The server was killed after it had written down what is wanted."""
     spec = bench.spec("undone", "echo done")
-    bench.engine.close()
     folder = node_root / "instances" / spec.instance_id
     folder.mkdir(mode=0o700)
-    from cumulo.node.supervisor import write_atomic
-
     write_atomic(str(folder), "instance.json", spec.to_wire())
-    bench.engine = open_local(node_root, bench.blobs)
+    bench.restart()
     bench.engine.observe()
     assert bench.end(spec.instance_id).reason is EndReason.SUCCEEDED
-    bench.engine.close()
+
+
+def alive(bench, name):
+    """(the instance's folder, the pid of its supervisor, that of its own process)."""
+    folder = bench.root / "instances" / name
+    view = instances.look(folder)
+    assert view.state
+    assert view.state.payload_pid
+    assert view.supervisor_pid
+    return folder, view.supervisor_pid, view.state.payload_pid
 
 
 def test_a_killed_supervisor_means_lost_and_leaves_nothing(bench, runtime):
     name = bench.start("orphan", "echo $$; sleep 1000")
     bench.until(name, InstanceState.RUNNING)
-    from cumulo.node import instances
-
-    view = instances.look(bench.root / "instances" / name)
-    os.kill(view.supervisor_pid, signal.SIGKILL)
+    _, supervisor, payload = alive(bench, name)
+    os.kill(supervisor, signal.SIGKILL)
     seen = bench.end(name)
     assert (seen.reason, seen.message) == (EndReason.LOST, "its supervisor was killed")
-    assert not os.path.exists(f"/proc/{view.state.payload_pid}")
+    assert not os.path.exists(f"/proc/{payload}")
 
 
 def test_another_boot_means_lost(bench):
     name = bench.start("boot", "sleep 1000")
     bench.until(name, InstanceState.RUNNING)
-    from cumulo.node import instances
-    from cumulo.node.supervisor import read_json, write_atomic
-
-    folder = bench.root / "instances" / name
-    view = instances.look(folder)
-    os.kill(view.supervisor_pid, signal.SIGKILL)
-    os.kill(view.state.payload_pid, signal.SIGKILL)
-    write_atomic(str(folder), "state.json", read_json(str(folder / "state.json")) | {"boot_id": "another"})
+    folder, supervisor, payload = alive(bench, name)
+    os.kill(supervisor, signal.SIGKILL)
+    os.kill(payload, signal.SIGKILL)
+    state = read_json(str(folder / "state.json"))
+    assert state
+    write_atomic(str(folder), "state.json", state | {"boot_id": "another"})
     seen = bench.end(name)
     assert (seen.reason, seen.message) == (EndReason.LOST, "the machine was restarted")
 

@@ -31,8 +31,10 @@ _EDITABLE = re.compile(r"(^|\s)(-e|--editable|develop|sync)(\s|=|$)")
 _TAKES_PART = re.compile(r"(requirements[^/]*\.(txt|in)|pyproject\.toml|setup\.(py|cfg)|uv\.lock|environment\.ya?ml)")
 # Commands whose result depends on no file but those they name; after any other, every file of the workdir takes part.
 _SELF_CONTAINED: Final = frozenset(
-    ("pip", "pip3", "uv", "apt", "apt-get", "conda", "mamba", "curl", "wget", "git")
-    + ("echo", "export", "set", "true", "mkdir", "sleep", "nvidia-smi")
+    (
+        *("pip", "pip3", "uv", "apt", "apt-get", "conda", "mamba", "curl", "wget", "git"),
+        *("echo", "export", "set", "true", "mkdir", "sleep", "nvidia-smi"),
+    )
 )
 _INSTALLS_WORKDIR = re.compile(r"(^|\s)\.(/\S*)?(\[[^]]*\])?(\s|$)")
 # Settings of the server's own package tools, which say where this site gets its packages from.
@@ -131,30 +133,26 @@ class Environments:
             restores=(folder / "workdir.tar").exists(),
         )
 
-    def sweep(self, *, unused_s: float, keep: frozenset[str], now: float | None = None) -> list[Path]:
-        """Removes environments that nobody has asked for in `unused_s` seconds, `keep` (digests) excepted."""
+    def unused(self, *, unused_s: float, keep: frozenset[str], now: float | None = None) -> list[Path]:
+        """Those that nobody has asked for in `unused_s` seconds, `keep` (digests) excepted."""
         before = (time.time() if now is None else now) - unused_s
-        gone = []
-        for folder in self._all():
-            try:
-                old = folder.stat().st_mtime < before
-            except OSError:
-                continue
-            if old and folder.name not in keep:
-                # Renamed first, so that no run finds half of it.
-                doomed = folder.with_name(f".{folder.name}.gone")
-                folder.rename(doomed)
-                remove_tree(doomed)
-                gone.append(folder)
-        return gone
+        return [folder for folder in self.folders() if folder.name not in keep and folder.stat().st_mtime < before]
 
-    def _all(self) -> Iterator[Path]:
+    def folders(self) -> Iterator[Path]:
+        """All environments, whole or not."""
         for account in self.root.iterdir() if self.root.exists() else ():
             for folder in account.iterdir():
                 if folder.name.startswith("."):
-                    remove_tree(folder)  # left by a sweep that was killed
+                    remove_tree(folder)  # left by a removal that was killed
                 else:
                     yield folder
+
+    @staticmethod
+    def remove(folder: Path) -> None:
+        """Renamed first, so that no run finds half of it."""
+        doomed = folder.with_name(f".{folder.name}.gone")
+        folder.rename(doomed)
+        remove_tree(doomed)
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:

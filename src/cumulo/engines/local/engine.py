@@ -19,16 +19,19 @@ from cumulo.domain.errors import CumuloError
 from cumulo.domain.instance import InstanceSpec, Observation, ObservedInstance
 from cumulo.domain.lifecycle import InstanceState
 from cumulo.domain.node import Node, Pool
-from cumulo.engines.local import interpreter
+from cumulo.domain.storage import Stored
+from cumulo.engines.local import interpreter, keeping
+from cumulo.engines.local.checks import examine
 from cumulo.engines.local.epoch import EpochFence
 from cumulo.engines.local.hardware import EmulatedHardware, Hardware, Held, RealHardware
 from cumulo.engines.local.launching import Launcher
 from cumulo.engines.local.layout import Layout
 from cumulo.engines.local.pulling import Puller
+from cumulo.engines.local.streams import open_stream
 from cumulo.engines.local.watching import HintSocket, Seen, open_seen, refresh
 from cumulo.engines.protocol import BlobSource, ByteStream, Readings, StreamRequest
 from cumulo.node import cgroups, instances
-from cumulo.node.files import Cancelled
+from cumulo.node.files import Cancelled, remove_tree
 from cumulo.node.instances import ExitRecord, Standing, View
 from cumulo.node.spawner import Spawner
 from cumulo.node.supervisor import write_atomic
@@ -92,7 +95,7 @@ class LocalEngine:
         return ()
 
     def nodes(self) -> tuple[Node, ...]:
-        return self._hardware.nodes(self._held())
+        return self._hardware.nodes(self._pids)
 
     def observe(self, only: frozenset[str] | None = None) -> Observation:
         as_of = time.time()
@@ -168,10 +171,12 @@ class LocalEngine:
         with self._lock:
             folder.rename(self._layout.ended / instance_id)
             self._seen.pop(instance_id, None)
+        tmp = self._layout.area(instance_id) / "tmp"
+        with contextlib.suppress(OSError):
+            if any(tmp.iterdir()):
+                self._slow.submit(remove_tree, tmp)
 
     def stream(self, instance_id: str, request: StreamRequest) -> ByteStream:
-        from cumulo.engines.local.streams import open_stream
-
         return open_stream(self._layout, instance_id, request)
 
     def close(self) -> None:
@@ -185,8 +190,6 @@ class LocalEngine:
 
     def doctor(self) -> tuple[Check, ...]:
         """What works here, what does not, and how to get it."""
-        from cumulo.engines.local.checks import examine
-
         return examine(
             layout=self._layout,
             cgroups=self._cgroups,
@@ -194,6 +197,27 @@ class LocalEngine:
             backend=self._hardware.backend,
             base=self._launcher.base,
         )
+
+    def storage(self) -> tuple[Stored, ...]:
+        """What the node keeps on its disk, by kind. Reads the whole tree."""
+        return keeping.storage(self._layout)
+
+    def sweep(
+        self, *, keep_s: float, environments_s: float, active_runs: frozenset[str], dry_run: bool = False
+    ) -> tuple[Stored, ...]:
+        """Removes what ended more than `keep_s` seconds ago, and environments unused for `environments_s`.
+
+        Nothing of `active_runs` (ids of runs that have not ended, stopped dev runs included) is touched.
+        Returns what went, by kind; with `dry_run`, what would.
+        """
+        return keeping.Sweep(
+            layout=self._layout,
+            cgroups=self._cgroups,
+            keep_s=keep_s,
+            environments_s=environments_s,
+            active_runs=active_runs,
+            dry_run=dry_run,
+        ).run()
 
     # Inside
 
@@ -288,6 +312,10 @@ class LocalEngine:
         with self._lock:
             living = [seen for seen in self._seen.values() if seen.spec and seen.view.standing is Standing.ALIVE]
         return tuple(held for seen in living if (held := _held(seen)) is not None)
+
+    def _pids(self) -> set[int]:
+        """All processes of living instances."""
+        return {pid for held in self._held() for pid in held.pids}
 
     def _hint(self, instance_id: str) -> None:
         for listener in self._listeners:

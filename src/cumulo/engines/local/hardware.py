@@ -6,7 +6,7 @@ All of them are this machine, so their addresses are one.
 import os
 import pwd
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -45,7 +45,9 @@ class Held:
 class Hardware(Protocol):
     """Devices and nodes, real or not."""
 
-    def nodes(self, held: Iterable[Held]) -> tuple[Node, ...]: ...
+    def nodes(self, ours: Callable[[], set[int]]) -> tuple[Node, ...]:
+        """`ours` gives the pids of all instances: what else computes on a device is foreign."""
+        ...
 
     def readings(self, held: Iterable[Held]) -> tuple[DeviceReading, ...]: ...
 
@@ -68,11 +70,11 @@ class RealHardware:
         self.backend = backend or NvmlBackend()
         self._host = read_host()
 
-    def nodes(self, held: Iterable[Held]) -> tuple[Node, ...]:
-        ours = {pid for each in held for pid in each.pids}
+    def nodes(self, ours: Callable[[], set[int]]) -> tuple[Node, ...]:
         telemetry = self.backend.telemetry()
+        known = ours() if any(found.processes for found in telemetry.values()) else set()
         devices = tuple(
-            replace(info.device, foreign=_foreign(telemetry.get(info.uuid), ours)) for info in self.backend.devices()
+            replace(info.device, foreign=_foreign(telemetry.get(info.uuid), known)) for info in self.backend.devices()
         )
         return (
             Node(
@@ -140,7 +142,7 @@ class EmulatedHardware:
     def backend(self) -> DeviceBackend:
         return self._backends[0]
 
-    def nodes(self, held: Iterable[Held]) -> tuple[Node, ...]:
+    def nodes(self, ours: Callable[[], set[int]]) -> tuple[Node, ...]:
         return self._nodes
 
     def readings(self, held: Iterable[Held]) -> tuple[DeviceReading, ...]:
