@@ -107,14 +107,14 @@ def _await(socket: Path, process: "subprocess.Popen[bytes]") -> None:
 
 
 @pytest.fixture(scope="session")
-def _new_postgresql(postgresql_server: Callable[[str], str]) -> Iterator[Callable[[bool], str]]:
+def new_postgresql(postgresql_server: Callable[[str], str]) -> Iterator[Callable[..., str]]:
     """Makes a database, copied from a prepared template or empty, and gives its URL."""
     admin = create_engine(
         postgresql_server("postgres").replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT"
     )
     numbers = itertools.count()
 
-    def create(prepared: bool) -> str:
+    def create(*, prepared: bool) -> str:
         name = f"test_{next(numbers)}"
         with admin.connect() as connection:
             connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {'prepared' if prepared else 'template1'}")
@@ -134,7 +134,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of each kind, for what opens and prepares it itself."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/cumulo.db"
-    url: str = request.getfixturevalue("_new_postgresql")(False)
+    url: str = request.getfixturevalue("new_postgresql")(prepared=False)
     return url
 
 
@@ -145,6 +145,6 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
         database = Database.open(None, home=tmp_path)
         schema.prepare(database, cloud_id=CLOUD_ID, now=NOW)
     else:
-        database = Database.open(request.getfixturevalue("_new_postgresql")(True), home=tmp_path)
+        database = Database.open(request.getfixturevalue("new_postgresql")(prepared=True), home=tmp_path)
     yield database
     database.close()

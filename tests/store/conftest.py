@@ -1,5 +1,5 @@
 """The store is tested on SQLite and on PostgreSQL alike."""
 
-from tests.databases import _new_postgresql, database_url, db, postgresql_server
+from tests.databases import database_url, db, new_postgresql, postgresql_server
 
-__all__ = ["_new_postgresql", "database_url", "db", "postgresql_server"]
+__all__ = ["database_url", "db", "new_postgresql", "postgresql_server"]

@@ -280,8 +280,8 @@ def test_postgresql_failures_in_words(sqlstate, code):
 
 
 @pytest.mark.postgres
-def test_a_deadlock_of_two_servers_is_a_conflict(postgresql_server, request, tmp_path):
-    url = request.getfixturevalue("_new_postgresql")(True)
+def test_a_deadlock_of_two_servers_is_a_conflict(new_postgresql, tmp_path):
+    url = new_postgresql(prepared=True)
     servers = [Database.open(url, home=tmp_path) for _ in range(2)]
     for key in "ab":
         _set(servers[0], key, "")
@@ -302,8 +302,8 @@ def test_a_deadlock_of_two_servers_is_a_conflict(postgresql_server, request, tmp
 
 
 @pytest.mark.postgres
-def test_a_read_of_postgresql_can_not_write(postgresql_server, request, tmp_path):
-    db = Database.open(request.getfixturevalue("_new_postgresql")(True), home=tmp_path)
+def test_a_read_of_postgresql_can_not_write(new_postgresql, tmp_path):
+    db = Database.open(new_postgresql(prepared=True), home=tmp_path)
     with pytest.raises(CumuloError) as told, db.read() as tx:
         schema.set_meta(tx, "x", "y")
     assert told.value.code == "storage_read_only"

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -46,16 +46,7 @@ class Database:
         self.commits = 0
         self._turn = threading.Lock()
         self._here = threading.local()
-        if self.dialect == "sqlite":
-            self._reader = engine
-            self._writer = engine.execution_options(begin="BEGIN IMMEDIATE")
-        else:
-            # READ COMMITTED is enough for writes: what must not race is an UPDATE guarded by the value it was planned
-            # with (a node's generation, a run's status). PostgreSQL evaluates the guard again on the newest row after
-            # waiting for its lock, so the second of two changes no row, which the caller sees; a key refuses the
-            # rest.
-            self._writer = engine.execution_options(isolation_level="READ COMMITTED")
-            self._reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._begin = _begin_sqlite if path else _begin_postgresql
 
     @classmethod
     def open(cls, url: str | None, *, home: Path) -> Self:
@@ -93,7 +84,7 @@ class Database:
             if not self._turn.acquire(timeout=PATIENCE_S):
                 raise Conflict(f"the database was busy for {PATIENCE_S:.0f} s")
             try:
-                with self._told(), self._writer.begin() as tx:
+                with self._told(), self._begin(self.engine, write=True) as tx:
                     yield tx
                 self.commits += 1
             finally:
@@ -102,7 +93,7 @@ class Database:
     @contextmanager
     def read(self) -> Generator[Connection]:
         """A snapshot. Raises CumuloError: unreachable, storage_read_only."""
-        with self._alone_in_thread(), self._told(), self._reader.begin() as tx:
+        with self._alone_in_thread(), self._told(), self._begin(self.engine, write=False) as tx:
             yield tx
 
     def close(self) -> None:
@@ -125,11 +116,16 @@ class Database:
             yield
         except PoolTimeout as error:
             raise Conflict(f"no connection to the database was free for {PATIENCE_S:.0f} s") from error
-        except DBAPIError as error:
-            told = _of_sqlite(error, self.path) if self.path else _of_postgresql(error)
+        except (DBAPIError, sqlite3.Error) as error:
+            told = self._in_words(error)
             if told is None:
                 raise
             raise told from error
+
+    def _in_words(self, error: DBAPIError | sqlite3.Error) -> CumuloError | None:
+        if isinstance(error, sqlite3.Error):  # from the driver itself, when a transaction begins
+            return _of_sqlite(error, self.path) if self.path else None
+        return _of_sqlite(error.orig, self.path) if self.path else _of_postgresql(error)
 
 
 def _parse(url: str | None, home: Path) -> URL:
@@ -169,7 +165,6 @@ def _sqlite(url: URL, path: Path) -> Engine:
         connect_args={"timeout": PATIENCE_S, "isolation_level": None, "cached_statements": 256},
     )
     event.listen(engine, "connect", _set_up_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
@@ -180,16 +175,33 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    # A write takes its lock at once: a transaction that reads first and then can't upgrade fails, however long it
-    # waits.
-    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+@contextmanager
+def _begin_sqlite(engine: Engine, *, write: bool) -> Generator[Connection]:
+    with engine.connect() as tx, tx.begin():
+        # A write takes its lock at once: a transaction that reads first and then can't upgrade fails, however long it
+        # waits. Said to the driver itself, since an event of SQLAlchemy for it costs three times the rest.
+        driver = cast("sqlite3.Connection", tx.connection.dbapi_connection)
+        driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        yield tx
+
+
+@contextmanager
+def _begin_postgresql(engine: Engine, *, write: bool) -> Generator[Connection]:
+    # READ COMMITTED is enough for writes: what must not race is an UPDATE guarded by the value it was planned with (a
+    # node's generation, a run's status). PostgreSQL evaluates the guard again on the newest row after waiting for its
+    # lock, so the second of two changes no row, which the caller sees; keys refuse the rest.
+    with engine.connect() as tx:
+        if not write:
+            tx.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with tx.begin():
+            yield tx
 
 
 def _postgresql(url: URL) -> Engine:
     try:
         return create_engine(
             url,
+            isolation_level="READ COMMITTED",
             pool_size=8,
             max_overflow=24,
             pool_timeout=PATIENCE_S,
@@ -216,8 +228,8 @@ _SQLITE_BUSY: Final = {5, 6}  # BUSY, LOCKED: another process holds it
 _SQLITE_DAMAGED: Final = {11, 26}  # CORRUPT, NOTADB
 
 
-def _of_sqlite(error: DBAPIError, path: Path) -> CumuloError | None:
-    extended = getattr(error.orig, "sqlite_errorcode", 0)
+def _of_sqlite(error: BaseException | None, path: Path) -> CumuloError | None:
+    extended = getattr(error, "sqlite_errorcode", 0)
     codes = {extended, extended & 0xFF}
     if codes & _SQLITE_FULL:
         return _full(f"the disk that holds {path} is full")

@@ -4,7 +4,7 @@
 nothing.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from sqlalchemy import Connection, and_, func, insert, select, text
@@ -38,13 +38,18 @@ class Event(NewEvent):
     seq: int
 
 
+_WRITTEN: Final = tuple(field.name for field in fields(NewEvent))
+_INSERT: Final = insert(event)
+_SELECT: Final = select(event.c.seq, *(event.c[name] for name in _WRITTEN))
+
+
 def append(tx: Connection, *events: NewEvent) -> None:
     """Writes the events, in this order. Call it last: from here to the commit it holds up other servers' events."""
     if not events:
         return
     if tx.dialect.name == "postgresql":
         tx.execute(_IN_ORDER)
-    tx.execute(insert(event), [asdict(one) for one in events])
+    tx.execute(_INSERT, [{name: getattr(one, name) for name in _WRITTEN} for one in events])
 
 
 def page(
@@ -69,8 +74,8 @@ def page(
         wanted.append(event.c.kind == kind if "." in kind else event.c.kind.startswith(f"{kind}.", autoescape=True))
     if account is not None:
         wanted.append(event.c.account == account)
-    rows = tx.execute(select(event).where(and_(*wanted)).order_by(event.c.seq).limit(min(limit, MAX_PAGE)))
-    return tuple(Event(**row) for row in rows.mappings())
+    rows = tx.execute(_SELECT.where(and_(*wanted)).order_by(event.c.seq).limit(min(limit, MAX_PAGE)))
+    return tuple(Event(seq=seq, **dict(zip(_WRITTEN, written, strict=True))) for seq, *written in rows)
 
 
 def last_seq(tx: Connection) -> int:
