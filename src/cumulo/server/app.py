@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from cumulo import __version__
 from cumulo.server import problems
 from cumulo.server.gate import App, Gate
+from cumulo.server.keeping import DailySweep
 from cumulo.server.routes import ROUTERS
 from cumulo.server.services import Services
 from cumulo.wire import api
@@ -47,11 +48,14 @@ def make_app(services: Services, *, loopback_only: bool) -> App:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services: Services = app.state.services
+    sweep = DailySweep(services)
     services.control.start()
     services.feed.start()
+    sweep.start()
     try:
         yield
     finally:
+        sweep.close()
         services.feed.close()
         services.control.close()
 

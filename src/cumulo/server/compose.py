@@ -108,6 +108,7 @@ def _services(options: Options, folder: StateFolder, db: Database) -> tuple[Serv
         verifier=TokenVerifier(db),
         unix_users=UnixUsers(owner_uid=os.geteuid()),
         feed=Feed(db=db, logs=logs, changes=control),
+        keeping=engine,
     )
     return services, engine
 

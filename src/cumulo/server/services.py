@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cumulo.control import Control
     from cumulo.server.auth import UnixUsers
     from cumulo.server.feed import Feed
+    from cumulo.server.keeping import NodeKeeping
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class Services:
     verifier: TokenVerifier
     unix_users: "UnixUsers"
     feed: "Feed"
+    keeping: "NodeKeeping"
     counters: Counters = field(default_factory=Counters)
     peers: dict[int, Caller] = field(default_factory=dict)
 

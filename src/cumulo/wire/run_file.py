@@ -4,6 +4,7 @@ SkyPilot's names, with the aliases gpu, commands, nodes and env. The same model 
 bodies, and its JSON Schema is published.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -281,3 +282,7 @@ def schema() -> dict[str, Any]:
         "title": "Cumulo run file",
         **{key: value for key, value in RunFile.model_json_schema(mode="validation").items() if key != "title"},
     }
+
+
+if __name__ == "__main__":  # python -m cumulo.wire.run_file > docs/run-file.schema.json
+    print(json.dumps(schema(), indent=2))

@@ -1,14 +1,11 @@
 """What lies on the disk, and the sweep of what retention no longer keeps."""
 
-import time
-
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from cumulo.server import render
+from cumulo.server import keeping, render
 from cumulo.server.auth import Auth, require_admin
 from cumulo.server.services import Serving
-from cumulo.store import retention
 from cumulo.wire import api
 
 router = APIRouter(tags=["storage"])
@@ -17,12 +14,9 @@ router = APIRouter(tags=["storage"])
 @router.get("/v1/storage", response_model=api.StorageRows)
 def storage(services: Serving, _caller: Auth) -> Response:
     """Looks at every file, so it is not for every second. `kept_days` null: for good."""
-    with services.db.read() as tx:
-        settings = retention.load_retention(tx)
-    rows = retention.held(services.db, blobs=services.blobs, logs=services.logs, retention=settings)
     items = [
         {"what": row.what, "bytes": row.bytes, "count": row.count, "path": row.path, "kept_days": row.kept_days}
-        for row in rows
+        for row in keeping.held(services)
     ]
     return render.answer({"items": items})
 
@@ -31,15 +25,6 @@ def storage(services: Serving, _caller: Auth) -> Response:
 def sweep(services: Serving, caller: Auth, body: api.Sweep | None = None) -> Response:
     """Removes what is older than its setting says; with `dry_run` only tells what would go."""
     require_admin(caller, "sweep")
-    with services.db.read() as tx:
-        settings = retention.load_retention(tx)
-    swept = retention.sweep(
-        services.db,
-        blobs=services.blobs,
-        logs=services.logs,
-        retention=settings,
-        now=time.time(),
-        dry_run=body.dry_run if body else False,
-    )
+    swept = keeping.sweep(services, dry_run=body.dry_run if body else False)
     items = [{"what": one.what, "bytes": one.bytes, "count": one.count, "path": "", "kept_days": None} for one in swept]
     return render.answer({"items": items})
