@@ -72,6 +72,7 @@ def read_yaml(text: str | bytes, *, source: str = "run file") -> Document:
     return Document(source=source, data=data, lines=reader.lines)
 
 
+_COLLECTIONS: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _TYPE_WORDS: Final = {list: "list", str: "text", int: "number", float: "number", bool: "boolean"}
 
 
@@ -133,6 +134,8 @@ class _Reader:
             raise _invalid(self.source, _line(node), f"nested deeper than {_MAX_DEPTH} levels")
         if path:
             self.lines.setdefault(path, _line(node))
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _COLLECTIONS:
+            raise self._tag_refused(node)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
@@ -160,21 +163,26 @@ class _Reader:
     def _scalar(self, node: yaml.Node) -> Any:
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
         text = str(node.value)
-        if kind == "str":
-            return text
-        if kind == "null":
-            return None
-        if kind == "bool":
-            return text.lower() == "true"
-        if kind == "int":
-            if len(text) > 32:
-                raise _invalid(self.source, _line(node), "the number is too long; quote it if it is text")
-            return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
-        if kind == "float":
-            return float(
-                text.replace(".inf", "inf").replace(".nan", "nan").replace(".Inf", "inf").replace(".NaN", "nan")
-            )
-        raise _invalid(self.source, _line(node), f"the YAML tag {node.tag!r} is not allowed here")
+        if kind in ("int", "float") and len(text) > 32:
+            raise _invalid(self.source, _line(node), "the number is too long; quote it if it is text")
+        try:
+            match kind:
+                case "str":
+                    return text
+                case "null":
+                    return None
+                case "bool":
+                    return text.lower() == "true"
+                case "int":
+                    return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
+                case "float":
+                    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        except ValueError:
+            raise _invalid(self.source, _line(node), f"{text!r} is not what its tag says") from None
+        raise self._tag_refused(node)
+
+    def _tag_refused(self, node: yaml.Node) -> CumuloError:
+        return _invalid(self.source, _line(node), f"the YAML tag {node.tag!r} is not allowed here")
 
 
 def _line(node: yaml.Node) -> int:
