@@ -71,6 +71,11 @@ class GpuAsk:
             parts.append(_range(self.count_min, most, str))
         return ":".join(parts)
 
+    def describe(self) -> str:
+        """The canonical form, but `2 GPUs` where any will do: a bare number says too little in a sentence."""
+        text = self.canonical
+        return f"{text} GPU{'' if text == '1' else 's'}" if text.replace(".", "").isdigit() else text
+
     def admits_memory(self, memory_bytes: int) -> bool:
         """Whether a device of that memory will do, taking sizes as the nominal ones printed on boards."""
         if self.memory_min is not None and memory_bytes < self.memory_min * _NOMINAL_LEAST:
@@ -98,7 +103,7 @@ class Ask:
 
     def describe(self) -> str:
         """`2 nodes x A100:8, 16 CPUs, 64GB` in one line."""
-        parts = [self.gpu.canonical if self.gpu else "no GPU"]
+        parts = [self.gpu.describe() if self.gpu else "no GPU"]
         if self.cpus_milli is not None:
             parts.append(f"{format_cpus(self.cpus_milli)} CPUs")
         if self.memory_bytes is not None:
