@@ -28,6 +28,7 @@ class Spawner:
     def start(self, folder: Path) -> None:
         """Ask for a supervisor of that instance folder. Asking twice is harmless; the folder tells what came of it.
 
+        What a dying spawner never read is lost: ask again as long as the instance has not started.
         Raises OSError where no spawner can be started.
         """
         request = json.dumps({"op": "start", "dir": str(folder)}).encode()

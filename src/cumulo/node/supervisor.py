@@ -70,7 +70,7 @@ import sys
 import termios
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -158,14 +158,20 @@ def start_ticks(pid: int) -> int | None:
         return None
 
 
-def descendants(root: int) -> dict[int, int]:
-    """All living processes below `root`, and their parents. Reads all of /proc: for stopping, not for the usual end."""
-    children: dict[int, list[int]] = {}
+def living() -> Iterator[tuple[int, int, int]]:
+    """Pid, parent and session of every process. Reads all of /proc: for stopping, not for the usual end."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            state, parent, *_ = read_text(f"/proc/{entry}/stat").rpartition(")")[2].split(maxsplit=2)
+            state, parent, _, session, *_ = read_text(f"/proc/{entry}/stat").rpartition(")")[2].split(maxsplit=4)
             if state != "Z":
-                children.setdefault(int(parent), []).append(int(entry))
+                yield int(entry), int(parent), int(session)
+
+
+def descendants(root: int) -> dict[int, int]:
+    """All living processes below `root`, and their parents."""
+    children: dict[int, list[int]] = {}
+    for pid, parent, _ in living():
+        children.setdefault(parent, []).append(pid)
     found: dict[int, int] = {}
     queue = [root]
     while queue:
@@ -880,7 +886,8 @@ def exec_command(spec: dict[str, Any]) -> int:
 
     spec: argv, env, cwd, uid, gid, groups, cgroup_dirs, target_pid, pty (stdin is a terminal's slave side),
     no_new_privs, lifeline (fd of a pipe whose other end the caller holds, or null). stdin, stdout and stderr are the
-    command's. When it ends, or the lifeline does, so does all it has started: an abandoned terminal leaves nothing.
+    command's. When it ends, or the lifeline does, so does all it has started: an abandoned terminal leaves nothing
+    (but what made itself a new session in a sandbox: that ends with the instance).
     """
     join_cgroups(spec["cgroup_dirs"])
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -902,10 +909,12 @@ def exec_command(spec: dict[str, Any]) -> int:
             os.read(wake, 4096)
         found, ended = os.waitpid(pid, os.WNOHANG)
         status = ended if found else signal.SIGKILL if spec["lifeline"] in ready else None
-    while reap():
-        for leftover in descendants(os.getpid()):
+    # In a pid namespace orphans go to its process 1 instead of us; there the session is what holds them together.
+    while leftovers := {other for other, _, session in living() if session == pid} | descendants(os.getpid()).keys():
+        for leftover in leftovers:
             send(leftover, signal.SIGKILL)
         time.sleep(0.002)
+        reap()
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
