@@ -12,14 +12,16 @@ from cumulo.client.answers import LogText, Progress, Run, StatusChange
 from cumulo.domain.errors import CumuloError
 
 
-def attach(session: Session, run: Run) -> int:
+def attach(session: Session, run: Run, *, at_once: bool = False) -> int:
     """Follows `run`; the exit code of its own. On Ctrl-C, 130: the run goes on, and how to go on with it is said.
 
-    With `--json` the log goes to stderr, and the run as it ended to stdout.
+    With `--json` the log goes to stderr, and the run as it ended to stdout. Where it was to start `at_once`, its first
+    steps are not worth a line.
     """
     out = sys.stderr.buffer if session.as_json else sys.stdout.buffer
     bar = ProgressBar.for_terminal()
     writer = LogWriter(out, has_several(run), bar)
+    unsaid = {"queued", "starting", "running"} if at_once else {"starting"}
     try:
         for event in session.client.logs(run.id, follow=True, on_trouble=lambda reason: _trouble(bar, reason)):
             match event:
@@ -27,6 +29,8 @@ def attach(session: Session, run: Run) -> int:
                     writer.write(event)
                 case Progress():
                     bar.progress(event)
+                case StatusChange(status=status) if status in unsaid:
+                    unsaid.discard(status)
                 case StatusChange():
                     bar.status(event)
         writer.close()

@@ -59,7 +59,12 @@ def find() -> Running | None:
         pid = int(json.loads((home / "server.json").read_text())["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Running(pid, home) if endpoint.alive(pid) else None
+    # A number may belong to another process by now, and ours to signal is only a server.
+    try:
+        is_server = b"cumulo.server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        is_server = False
+    return Running(pid, home) if is_server and endpoint.alive(pid) else None
 
 
 def start(options: Options) -> Endpoint:

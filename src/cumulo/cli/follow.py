@@ -100,7 +100,7 @@ class ProgressBar:
         self.draw()
 
     def status(self, change: StatusChange) -> None:
-        """Says what the run does now, unless the log itself shows it."""
+        """Says what the run does now."""
         message = f": {phrases.clean(change.message)}" if change.message else ""
         unit = "" if change.unit is None else f"[{change.unit}] "
         self.say(f"{unit}{change.status}{message}")

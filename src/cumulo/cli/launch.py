@@ -73,7 +73,7 @@ def launch_command(
     if not yes:
         _ask(drafted)
     run = _submit(session, drafted, queue=queue)
-    return _after(session, run, detach=detach)
+    return _after(session, run, detach=detach, at_once=planned.starts_now)
 
 
 def _draft(
@@ -164,7 +164,7 @@ def _submit(session: Session, drafted: Draft, *, queue: bool) -> Run:
         raise drafted.point(error) from None
 
 
-def _after(session: Session, run: Run, *, detach: bool) -> int:
+def _after(session: Session, run: Run, *, detach: bool, at_once: bool) -> int:
     """What follows once a run is accepted: stay with it, or say how to come back to it."""
     name = phrases.clean(run.name)
     if run.kind == "dev" and not detach:
@@ -181,7 +181,7 @@ def _after(session: Session, run: Run, *, detach: bool) -> int:
     else:
         note(f"{name} ({run.id}) is accepted")
     if not detach:
-        return attach(session, run)
+        return attach(session, run, at_once=at_once)
     if session.as_json:
         session.print_json(run_json(run))
     return 0

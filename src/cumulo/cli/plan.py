@@ -29,7 +29,8 @@ def text(plan: Plan, drafted: Draft) -> str:
 
 def problems(plan: Plan) -> str:
     """Why the ask can't be met, in one line."""
-    return "; ".join(clean(problem).rstrip(".") for problem in plan.problems) or "no node could ever satisfy the ask"
+    told = "; ".join(clean(problem).rstrip(".") for problem in plan.problems)
+    return f"no node here could ever take it: {told}" if told else "no node here could ever take it"
 
 
 def suggestions(plan: Plan) -> str:
@@ -49,7 +50,7 @@ def where(plan: Plan) -> str:
 
 def start(plan: Plan) -> str:
     if not plan.satisfiable:
-        return f"waits until a node can take it: {problems(plan)}"
+        return f"not before the nodes change: {problems(plan)}"
     if plan.starts_now:
         return "now"
     text = "waits"
@@ -65,8 +66,10 @@ def price(plan: Plan) -> str:
     if not plan.choices:
         return ""
     choice = plan.choices[0]
+    if "(emulated)" in choice.devices:
+        return "none: emulated devices have no price"
     if choice.price_usd_h is None:
-        return "none: emulated devices have no price" if "(emulated)" in choice.devices else ""
+        return ""
     own = f"{phrases.usd(choice.price_usd_h)}/h"
     if choice.price_usd_h == 0:
         own = "$0.00/h, your own hardware"
