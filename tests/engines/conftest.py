@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -121,12 +123,12 @@ def open_engine(kind, root, blobs):
 
 
 @pytest.fixture
-def node_root(tmp_path):
-    """A node's folder that every account can pass through, as /var/lib/cumulo."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder != Path("/tmp") and folder.stat().st_uid == os.geteuid():
-            folder.chmod(folder.stat().st_mode | 0o011)
-    return tmp_path / "node"
+def node_root():
+    """A node's folder that every account can reach, as /var/lib/cumulo; pytest's own are shut to others."""
+    base = Path(tempfile.mkdtemp(prefix="cumulo-test-"))
+    base.chmod(0o711)
+    yield base / "node"
+    shutil.rmtree(base)
 
 
 @pytest.fixture(params=["direct", "piped"])

@@ -198,7 +198,7 @@ def test_a_killed_supervisor_means_lost_and_leaves_nothing(bench, runtime):
 
 
 def test_another_boot_means_lost(bench):
-    name = bench.start("boot", "sleep 1000")
+    name = bench.start("boot", "exec sleep 1000")
     bench.until(name, InstanceState.RUNNING)
     folder, supervisor, payload = alive(bench, name)
     os.kill(supervisor, signal.SIGKILL)

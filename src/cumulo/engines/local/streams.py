@@ -245,7 +245,11 @@ class FilesStream:
             env={"PATH": os.defpath},
             bufsize=0,
         )
-        self._first = self._read(65536) if self._sending else b""
+        try:
+            self._first = self._read(65536) if self._sending else b""
+        except CumuloError:
+            self.close()
+            raise
 
     def read(self, size: int = 65536) -> bytes:
         """Raises CumuloError where the transfer failed on the way."""
