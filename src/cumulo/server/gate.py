@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
+
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.names import printable
 from cumulo.server import problems
@@ -25,11 +27,9 @@ MAX_BODY: Final = 4 << 20
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class TooLarge(CumuloError):
+def too_large() -> CumuloError:
     """A body beyond what any JSON of ours needs."""
-
-    def __init__(self) -> None:
-        super().__init__("too_large", f"the body is larger than {MAX_BODY >> 20} MB", hint="files travel as blobs")
+    return CumuloError("too_large", f"the body is larger than {MAX_BODY >> 20} MB", hint="files travel as blobs")
 
 
 class Gate:
@@ -64,8 +64,7 @@ class Gate:
             if error := self._refusal(scope):
                 await problems.answer(error)(scope, receive, counted)
                 return
-            streams = scope["path"] == "/v1/blobs" or scope["path"].endswith("/files")
-            await self.app(scope, receive if streams else _bounded(receive), counted)
+            await self.app(scope, receive if _streams(scope) else _bounded(receive), counted)
         except Exception as error:
             if status:
                 problems.fault(error, f"{scope['method']} {printable(scope['path'], 100)}")
@@ -78,6 +77,8 @@ class Gate:
             return CumuloError(
                 "forbidden", "the request names another host than this machine", hint="use http://127.0.0.1:PORT"
             )
+        if not _streams(scope) and _announced_size(scope) > MAX_BODY:
+            return too_large()
         return None
 
     def _host_allowed(self, scope: Scope) -> bool:
@@ -90,6 +91,16 @@ class Gate:
             return False
 
 
+def _streams(scope: Scope) -> bool:
+    """Whether the body is taken in as it comes, and so may be as long as the disk is large."""
+    return bool(scope["path"] == "/v1/blobs" or scope["path"].endswith("/files"))
+
+
+def _announced_size(scope: Scope) -> int:
+    text = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return int(text) if text.isdigit() else 0
+
+
 def _bounded(receive: Receive) -> Receive:
     """`receive`, refusing a body as soon as it has grown past the limit."""
     seen = 0
@@ -99,7 +110,8 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > MAX_BODY:
-            raise TooLarge
+            # As the framework's own exception: it takes any other one for a body that can't be parsed.
+            raise HTTPException(413)
         return message
 
     return bounded

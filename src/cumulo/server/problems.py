@@ -88,6 +88,8 @@ def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     path = printable(request.url.path, 100)
     told = {
+        400: CumuloError("invalid_request", "the body can't be read: it is not JSON, or nested beyond all measure"),
+        413: CumuloError("too_large", "the body is too large", hint="files travel as blobs"),
         404: CumuloError("not_found", f"there is nothing at {path}", hint="/openapi.json lists every URL"),
         405: CumuloError("invalid_request", f"{request.method} can't be used on {path}"),
     }.get(error.status_code, CumuloError("invalid_request", printable(str(error.detail))))

@@ -101,7 +101,7 @@ def _scheduling(services: Services) -> Iterator[Family]:
         name="cumulo_loop_age_seconds",
         kind="gauge",
         help="Since the last step of a loop ended; a loop that hangs grows old.",
-        samples=[(_labels(loop="control"), time.monotonic() - loop.last_step)] if loop.last_step else [],
+        samples=[(_labels(loop=name), age) for name, age in _ages(services)],
     )
     yield Family(
         name="cumulo_commits_total",
@@ -109,6 +109,13 @@ def _scheduling(services: Services) -> Iterator[Family]:
         help="Transactions that wrote something, since the server started.",
         samples=[("", services.db.commits)],
     )
+
+
+def _ages(services: Services) -> Iterator[tuple[str, float]]:
+    now = time.monotonic()
+    lasts = {"control": services.control.loop.last_step}
+    lasts |= {f"engine {name}": driver.last_look for name, driver in services.control.drivers.items()}
+    yield from ((name, now - last) for name, last in lasts.items() if last)
 
 
 def _histogram(histogram: Histogram) -> Iterator[tuple[str, float]]:

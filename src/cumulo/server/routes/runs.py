@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from cumulo.domain.errors import CumuloError
-from cumulo.domain.lifecycle import RunStatus
+from cumulo.domain.lifecycle import TERMINAL, RunStatus
 from cumulo.domain.run import RunKind, RunSpec
 from cumulo.server import access, render
 from cumulo.server.auth import Auth
@@ -119,6 +119,9 @@ def change(run: str, body: api.Change, services: Serving, caller: Auth) -> Respo
     """Wants a run cancelled, a dev run stopped or started again. Answers once that is in the store."""
     with services.db.read() as tx:
         row = access.own_run(tx, run, caller, "change the state")
+    if row.status in TERMINAL:
+        how = f"{row.status}: {row.message}" if row.message else row.status
+        raise CumuloError("conflict", f"{row.name} ({row.id}) has ended, so it can't be {body.wanted} ({how})")
     if body.unit is not None:
         if body.wanted != "cancelled":
             raise CumuloError("invalid_request", "unit: only cancelling takes one index")
