@@ -326,7 +326,7 @@ def group_pids(plan: CgroupPlan) -> set[int]:
     for top in plan.dirs:
         for folder, _, _ in os.walk(top):
             found.update(map(int, _words(Path(folder, "cgroup.procs"))))
-    return found
+    return found - {0}  # which stands for processes that our pid namespace does not show
 
 
 def group_usage(plan: CgroupPlan) -> Usage | None:

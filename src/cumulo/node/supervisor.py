@@ -243,7 +243,7 @@ class Cgroup:
             for folder, _, _ in os.walk(top):
                 with contextlib.suppress(OSError):
                     found.update(map(int, read_text(os.path.join(folder, "cgroup.procs")).split()))
-        return found
+        return found - {0}  # which stands for processes that our pid namespace does not show
 
     def seal(self) -> None:
         """After a round of killing: kill the rest at once where the kernel can (v2), or see that no fork outruns us."""

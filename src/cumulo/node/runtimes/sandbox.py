@@ -85,7 +85,8 @@ def _file_system(request: StageRequest) -> list[str]:
     empty = hidden | _unreachable(binds, request)
     for path in sorted(empty):
         args += ["--perms", "0755", "--tmpfs", path]
-    for path in sorted(_between(empty, binds)):  # bubblewrap would give them the mode of what is bound, as 0700
+    for path in sorted(_between({"/tmp", *_PRIVATE_FOLDERS, *empty}, binds)):  # noqa: S108
+        # bubblewrap would give them the mode of what is bound, as 0700
         args += ["--perms", "0755", "--dir", path]
     for path in sorted(binds):  # a folder before what lies in it
         args += [binds[path], path, path]
@@ -132,6 +133,7 @@ def _script(env: Mapping[str, str], cwd: str) -> str:
         (
             *exports,
             f"cd -- {shlex.quote(cwd)} 2>/dev/null || {{ echo {no_folder} >&{REPORT_FD}; exit 127; }}",
+            "unset OLDPWD",
             f'command -v "$1" >/dev/null 2>&1 || {{ {missing}; }}',
             f"echo started >&{REPORT_FD}",
             f'exec "$@" {REPORT_FD}>&- </dev/null',
