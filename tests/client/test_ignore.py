@@ -99,7 +99,7 @@ def test_git_agrees(repository: Path, given_lines: list[str], given_paths: list[
 
 
 def _stays_behind(rules: Rules, path: str) -> bool:
-    """As the walk does it: a folder on the way that is ignored ends it. (Nothing exists, so git takes leaves for files.)"""
+    """As the walk does it: an ignored folder on the way ends it. Nothing exists, so git takes leaves for files."""
     parts = path.split("/")
     above = ("/".join(parts[:end]) for end in range(1, len(parts)))
     return any(rules.ignores(one, is_folder=True) for one in above) or rules.ignores(path, is_folder=False)

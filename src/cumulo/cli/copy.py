@@ -92,7 +92,7 @@ def _get(
 def _put(
     session: Session, row: Run, source: Path, here: Remote, *, unit: int | None, rank: int | None
 ) -> tuple[int, int]:
-    from cumulo.client.files import pack
+    from cumulo.client.files import packed
 
     if not source.exists():
         raise CumuloError("path_not_allowed", f"{source} is not there")
@@ -104,7 +104,7 @@ def _put(
         folder, name = path, ""
     else:
         folder, _, name = path.rpartition("/")
-    payload, size = pack(source, name)
-    session.client.upload_files(row.id, folder, payload, area=area, unit=unit, rank=rank)
-    count = sum(1 for one in source.rglob("*") if one.is_file()) if source.is_dir() else 1
-    return count, size
+    with packed(source, name) as payload:
+        session.client.upload_files(row.id, folder, payload, area=area, unit=unit, rank=rank)
+    sizes = [one.stat().st_size for one in (source.rglob("*") if source.is_dir() else [source]) if one.is_file()]
+    return len(sizes), sum(sizes)

@@ -245,7 +245,7 @@ class Client:
     def upload_files(
         self, run: str, path: str, payload: Payload, *, area: str, unit: int | None = None, rank: int | None = None
     ) -> None:
-        """Unpacks a tar (`cumulo.client.files.pack`) below the folder `path`, which is made if it is missing."""
+        """Unpacks a tar (`cumulo.client.files.packed`) below the folder `path`, which is made if it is missing."""
         query = {"area": area, "path": path, "unit": unit, "rank": rank}
         self.transport.send("PUT", f"{_run(run)}/files", query=query, payload=payload)
 

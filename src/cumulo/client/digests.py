@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -25,6 +25,7 @@ class Digests:
     path: Path | None = None
     known: dict[str, list[str]] = field(default_factory=dict)
     changed: bool = False
+    now_ns: Callable[[], int] = time.time_ns
 
     @classmethod
     def load(cls, env: Mapping[str, str]) -> Self:
@@ -44,7 +45,7 @@ class Digests:
             return str(entry[1])
         with open(file, "rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        if time.time_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) > _SETTLED_NS:
+        if self.now_ns() - max(stat.st_mtime_ns, stat.st_ctime_ns) > _SETTLED_NS:
             self.known[file] = [state, digest]
             self.changed = True
         return digest

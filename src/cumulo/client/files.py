@@ -10,6 +10,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
@@ -100,26 +101,26 @@ def _stays_inside(parts: list[str], link: str) -> bool:
     return not link.startswith("/") and not reached.startswith("../") and reached != ".."
 
 
-def pack(source: Path, name: str) -> tuple[Payload, int]:
-    """A tar of a file or folder under the name `name` ("" puts a folder's content at the top), and its size.
+@contextmanager
+def packed(source: Path, name: str) -> Iterator[Payload]:
+    """A tar of a file or folder under the name `name` ("" puts a folder's content at the top).
 
     It is written to a temporary file first, since a request may have to be sent twice. Raises OSError.
     """
-    archive = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the payload)
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT, errors="surrogateescape") as tar:
-        if name:
-            tar.add(source, name, filter=_plain)
-        else:
-            for child in sorted(os.listdir(source)):
-                tar.add(source / child, child, filter=_plain)
-    size = archive.tell()
+    with tempfile.TemporaryFile() as archive:
+        with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT, errors="surrogateescape") as tar:
+            if name:
+                tar.add(source, name, filter=_plain)
+            else:
+                for child in sorted(os.listdir(source)):
+                    tar.add(source / child, child, filter=_plain)
 
-    def chunks() -> Iterator[bytes]:
-        archive.seek(0)
-        while data := archive.read(_CHUNK):
-            yield data
+        def chunks() -> Iterator[bytes]:
+            archive.seek(0)
+            while data := archive.read(_CHUNK):
+                yield data
 
-    return Payload(chunks=chunks, length=size, content_type=CONTENT_TYPE), size
+        yield Payload(chunks=chunks, length=archive.seek(0, os.SEEK_END), content_type=CONTENT_TYPE)
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

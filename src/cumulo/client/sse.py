@@ -96,9 +96,11 @@ def read(
                         yield event
             if not follow:
                 return
+            trouble = "it closed the stream"
         except BROKEN as error:
-            if on_trouble:
-                on_trouble(str(error) or type(error).__name__)
+            trouble = str(error) or type(error).__name__
+        if on_trouble:
+            on_trouble(trouble)
         cursor = parser.cursor
         fruitless += 1
         transport.sleep(min(2.0, 0.05 * 2.0**fruitless))
