@@ -139,7 +139,8 @@ def test_a_port_where_nobody_listens_is_a_sentence(bench):
 
 def members(stream):
     with tarfile.open(fileobj=io.BytesIO(b"".join(iter(stream.read, b"")))) as tar:
-        found = {member.name: tar.extractfile(member).read() if member.isreg() else None for member in tar}
+        opened = {member.name: tar.extractfile(member) if member.isreg() else None for member in tar}
+        found = {name: file.read() if file else None for name, file in opened.items()}
     stream.close()
     return found
 
