@@ -7,26 +7,31 @@ A GPU ask is a list of `:`-separated parts in any order; each part is known by i
     mig-1g.10gb    a MIG profile
 
 `A100:8`, `A100,H100:40GB..:2..4`, `24GB..`, `H100:0.25`, `H100:mig-1g.10gb:2`, `8`. `GpuAsk.canonical` prints an ask
-back so that parsing what it printed gives the same ask. Whether a name exists is the catalogue's business.
+back so that parsing what it printed gives the same ask. Whether a name exists is the catalogue's business. Memory is
+kept in whole MiB. A number of four digits is a name (`4090`): no node has a thousand GPUs.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from cumulo.domain.quantities import GIB, format_cpus, format_memory, parse_memory
+from cumulo.domain.names import printable
+from cumulo.domain.quantities import GIB, MIB, format_cpus, format_memory, parse_memory
 
 # Boards report less memory than their name says (ECC takes 1/16 on a T4 or L4), so "16GB" admits 15 GiB.
 _NOMINAL_LEAST: Final = 0.93
 _NOMINAL_MOST: Final = 1.02
-MAX_GPUS: Final = 100_000
+MAX_GPUS: Final = 999  # on one node
+MAX_LENGTH: Final = 400
 
-_COUNT = re.compile(r"(\d+)?(\.\.)?(\d+)?")
-_FRACTION = re.compile(r"0?\.(\d{1,9})")
+_COUNT = re.compile(r"(\d+)?(\.\.)?(\d+)?", re.ASCII)
+_FRACTION = re.compile(r"0?\.(\d+)", re.ASCII)
 _SIZE = r"\d+(?:\.\d+)?\s*[mgt]i?b"
-_MEMORY = re.compile(rf"({_SIZE})?(\.\.)?({_SIZE})?", re.IGNORECASE)
-_MIG = re.compile(r"mig-(\d+g\.\d+gb(?:[+-][a-z.]+)*|\d+c\.\d+g\.\d+gb)", re.IGNORECASE)
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]*|\d{4}[A-Za-z]*(?: ?ti)?", re.IGNORECASE)
+_MEMORY = re.compile(rf"({_SIZE})?(\.\.)?({_SIZE})?", re.IGNORECASE | re.ASCII)
+_MIG = re.compile(r"mig-(\d+g\.\d+gb(?:[+-][a-z.]+)*|\d+c\.\d+g\.\d+gb)", re.IGNORECASE | re.ASCII)
+_NUMBER_NAME = re.compile(r"[1-9]\d{3}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9 _.+-]*|\d{4}[A-Za-z]*(?: ?ti)?", re.IGNORECASE | re.ASCII)
 
 
 class AskError(ValueError):
@@ -39,7 +44,7 @@ class AskError(ValueError):
     def pointed(self) -> str:
         """Three lines: what is wrong, the ask, and a marker under the wrong part."""
         marker = " " * self.start + "^" * max(1, self.end - self.start)
-        return f"{self.message}\n  {self.text}\n  {marker}"
+        return f"{self.message}\n  {printable(self.text, len(self.text))}\n  {marker}"
 
     def __str__(self) -> str:
         wrong = self.text[self.start : self.end]
@@ -61,7 +66,7 @@ class GpuAsk:
     @property
     def canonical(self) -> str:
         parts = [",".join(self.names)] if self.names else []
-        memory = _range(self.memory_min, self.memory_max, format_memory)
+        memory = _range(self.memory_min, self.memory_max, _exact_memory)
         parts += [memory] if memory else []
         parts += [f"mig-{self.mig_profile}"] if self.mig_profile else []
         if self.milli is not None:
@@ -83,13 +88,18 @@ class GpuAsk:
         return self.memory_max is None or memory_bytes <= self.memory_max * _NOMINAL_MOST
 
 
-def _range(low: int | None, high: int | None, show: object) -> str:
-    text = show if callable(show) else str
+def _range(low: int | None, high: int | None, show: Callable[[int], str]) -> str:
     if low is None and high is None:
         return ""
     if low == high and low is not None:
-        return str(text(low))
-    return f"{'' if low is None else text(low)}..{'' if high is None else text(high)}"
+        return show(low)
+    return f"{'' if low is None else show(low)}..{'' if high is None else show(high)}"
+
+
+def _exact_memory(size: int) -> str:
+    """As people write it where that says all of it, else in MiB."""
+    text = format_memory(size)
+    return text if parse_memory(text) == size else f"{size // MIB}MB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +133,8 @@ def parse_gpu_ask(text: str) -> GpuAsk:
     position = 0
     if not text.strip():
         raise AskError(text, 0, len(text), "the ask is empty; write for example A100:8 or 24GB..")
+    if len(text) > MAX_LENGTH:
+        raise AskError(text[:40] + "…", 0, 0, f"an ask has at most {MAX_LENGTH} characters")
     for raw in text.split(":"):
         part, start = raw.strip(), position + len(raw) - len(raw.lstrip())
         position += len(raw) + 1
@@ -155,10 +167,10 @@ def _read_part(text: str, part: str, start: int) -> tuple[str, GpuAsk]:
     if not part:
         raise AskError(text, start, end, "a part is missing here; is there a ':' too many?")
     if match := _FRACTION.fullmatch(part):
-        milli = round(float("0." + match[1]) * 1000)
-        if milli == 0:
-            raise AskError(text, start, end, "a fraction must be at least 0.001 of a GPU")
-        return "fraction", GpuAsk(milli=milli)
+        digits = match[1].rstrip("0")
+        if not digits or len(digits) > 3:
+            raise AskError(text, start, end, "a fraction is of 0.001 to 0.999 of a GPU, in thousandths")
+        return "fraction", GpuAsk(milli=int(digits.ljust(3, "0")))
     if (match := _MIG.fullmatch(part)) or part.lower().startswith("mig-"):
         if not match:
             raise AskError(
@@ -168,7 +180,7 @@ def _read_part(text: str, part: str, start: int) -> tuple[str, GpuAsk]:
                 "that is not a MIG profile; write for example mig-1g.10gb",
             )
         return "MIG profile", GpuAsk(mig_profile=match[1].lower())
-    if (match := _COUNT.fullmatch(part)) and (match[1] or match[3]):
+    if (match := _COUNT.fullmatch(part)) and (match[1] or match[3]) and not _NUMBER_NAME.fullmatch(part):
         return "count", _count(text, start, end, match)
     if (match := _MEMORY.fullmatch(part)) and (match[1] or match[3]):
         return "memory", _memory(text, start, end, match)
@@ -185,19 +197,29 @@ def _count(text: str, start: int, end: int, match: re.Match[str]) -> GpuAsk:
             end,
             "at least 1 GPU must be asked for; leave the ask out for none",
         )
+    if low > MAX_GPUS:
+        raise AskError(text, start, end, f"more than {MAX_GPUS} GPUs can't be asked for on one node")
     if high < low:
         raise AskError(text, start, end, f"the range is empty: {high} is less than {low}")
-    if low > MAX_GPUS:
-        raise AskError(text, start, end, f"more than {MAX_GPUS} GPUs can't be asked for")
     return GpuAsk(count_min=low, count_max=min(high, MAX_GPUS))
 
 
 def _memory(text: str, start: int, end: int, match: re.Match[str]) -> GpuAsk:
-    low = parse_memory(match[1]) if match[1] else None
-    high = parse_memory(match[3]) if match[3] else (None if match[2] else low)
+    try:
+        low = _whole_mib(match[1]) if match[1] else None
+        high = _whole_mib(match[3]) if match[3] else (None if match[2] else low)
+    except ValueError as error:
+        raise AskError(text, start, end, str(error)) from None
     if low is not None and high is not None and high < low:
         raise AskError(text, start, end, "the range is empty: the most is less than the least")
     return GpuAsk(memory_min=low, memory_max=high)
+
+
+def _whole_mib(text: str) -> int:
+    size = parse_memory(text) // MIB * MIB
+    if not size:
+        raise ValueError(f"{text!r}: a GPU's memory is asked for in MiB at least")
+    return size
 
 
 def _names(text: str, part: str, start: int) -> tuple[str, ...]:

@@ -62,7 +62,8 @@ RUN_TRANSITIONS: Final[dict[RunStatus, frozenset[RunStatus]]] = {
     _R.RUNNING: frozenset({_R.RECOVERING, _R.STOPPING, *TERMINAL}),
     _R.RECOVERING: frozenset({_R.STARTING, _R.RUNNING, _R.STOPPING, _R.STOPPED, *TERMINAL}),
     _R.STOPPING: frozenset({_R.STOPPED, *TERMINAL}),
-    _R.STOPPED: frozenset({_R.QUEUED, _R.CANCELLED, _R.LOST}),
+    # Failed: what it comes after did not succeed, while it was stopped before its first start.
+    _R.STOPPED: frozenset({_R.QUEUED, _R.FAILED, _R.CANCELLED, _R.LOST}),
     **{status: frozenset() for status in TERMINAL},
 }
 

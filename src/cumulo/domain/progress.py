@@ -28,7 +28,7 @@ def parse_line(line: str, at: float) -> Progress | None:
     try:
         data = json.loads(line)
         done, total = float(data["done"]), float(data.get("total") or 0)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     if not (abs(done) < 1e18 and abs(total) < 1e18):  # also refuses NaN and infinities
         return None
@@ -56,11 +56,11 @@ def _metrics(data: dict[str, Any]) -> dict[str, float | str]:
 
 def parse_match(match: re.Match[str], at: float) -> Progress | None:
     """Progress from a match with groups `done` and `total` by name, or first and second by position."""
-    groups = match.groupdict()
+    named = match.groupdict()
+    found = (named["done"], named.get("total")) if "done" in named else (*match.groups(), None, None)[:2]
     try:
-        done = float(groups.get("done") or match.group(1))
-        total = float(groups.get("total") or (match.group(2) if match.re.groups >= 2 else 0) or 0)
-    except (IndexError, ValueError, TypeError):
+        done, total = float(found[0] or ""), float(found[1] or 0)
+    except ValueError:
         return None
     return Progress(done=done, total=total, at=at)
 

@@ -10,10 +10,12 @@ from typing import Final
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 NANO: Final = 1_000_000_000
+MAX_MEMORY: Final = 1 << 60
 
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE | re.ASCII)
 _SCALE = {"": GIB, "k": 1 << 10, "m": MIB, "g": GIB, "t": 1 << 40}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)", re.IGNORECASE)
+_SHOWN = (("TB", 1 << 40), ("GB", GIB), ("MB", MIB))
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|m|s)", re.IGNORECASE | re.ASCII)
 _DURATION_UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
@@ -22,18 +24,19 @@ def parse_memory(text: str | float) -> int:
     match = _MEMORY.fullmatch(str(text).strip())
     if match is None:
         raise ValueError(f"{str(text)!r} is not an amount of memory; write for example 16GB or 512MB")
-    size = int(float(match[1]) * _SCALE[match[2].lower()])
-    if size <= 0:
-        raise ValueError(f"{str(text)!r}: memory must be more than nothing")
-    return size
+    size = float(match[1]) * _SCALE[match[2].lower()]
+    if not 1 <= size < MAX_MEMORY:
+        raise ValueError(f"{str(text)[:40]!r}: memory must be more than nothing and less than an exabyte")
+    return int(size)
 
 
 def format_memory(size: int) -> str:
-    """`80GB`, `1.5GB`, `512MB`: the shortest exact-enough form, readable by `parse_memory`."""
-    for unit, scale in (("TB", 1 << 40), ("GB", GIB), ("MB", MIB)):
-        if size >= scale:
-            return f"{size / scale:.10g}{unit}" if size % scale == 0 else f"{size / scale:.1f}{unit}"
-    return f"{size / 1024:.10g}KB"
+    """`80GB`, `1.5TB`, `512MB`: exact for whole GiB, else to one decimal; readable by `parse_memory`."""
+    units = [(unit, scale) for unit, scale in _SHOWN if size >= scale]
+    for unit, scale in units:
+        if 10 * size % scale == 0 and (scale >= GIB or size < 4 * GIB):
+            return f"{size / scale:.10g}{unit}"
+    return f"{size / units[0][1]:.1f}{units[0][0]}" if units else f"{size / 1024:.10g}KB"
 
 
 def parse_duration(text: str | float) -> float:
@@ -45,7 +48,7 @@ def parse_duration(text: str | float) -> float:
 
 
 def _duration_of_text(text: str) -> float:
-    if re.fullmatch(r"\d+(\.\d+)?", text):
+    if re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
         return float(text)
     total, end = 0.0, 0
     for part in _DURATION_PART.finditer(text):

@@ -57,7 +57,7 @@ class Retry:
 
     def delay(self, attempts: int) -> float:
         """Seconds to wait before the next attempt, doubling from `backoff_s`, at most an hour."""
-        return min(3600.0, self.backoff_s * 2.0 ** max(0, attempts - 1))
+        return min(3600.0, self.backoff_s * 2.0 ** min(32, max(0, attempts - 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
