@@ -23,7 +23,7 @@ _SMALL_UPLOAD = 4 << 20
 
 
 @click.command("launch", cls=TakesCommand)
-@click.argument("file", required=False, metavar="[TASK.YAML] [-- COMMAND...]")
+@click.argument("words", nargs=-1, metavar="[TASK.YAML] [-- COMMAND...]")
 @click.option("--gpus", "--gpu", metavar="ASK", help="GPUs of each node: A100:2, A100,H100:40GB..:2..4, 24GB.., 8.")
 @click.option("--cpus", metavar="N", help="CPUs of each node.")
 @click.option("--memory", metavar="SIZE", help="Memory of each node: 16GB, 512MB.")
@@ -45,7 +45,7 @@ _SMALL_UPLOAD = 4 << 20
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @with_session
 def launch_command(
-    session: Session, file: str | None, workdir: str | None, no_workdir: bool, queue: bool,
+    session: Session, words: tuple[str, ...], workdir: str | None, no_workdir: bool, queue: bool,
     detach: bool, yes: bool, gpus: str | None, **flags: Any,
 ) -> int:  # fmt: skip
     """Launch a run: a YAML file, or a command after --.
@@ -62,7 +62,9 @@ def launch_command(
     ctx = click.get_current_context()
     argv = command_after_dashes(ctx)
     overrides = Overrides(command=None if argv is None else shlex.join(argv), gpus=gpus, **flags)
-    drafted = _draft(file, argv, overrides, workdir=workdir, no_workdir=no_workdir)
+    if len(words) > 1:
+        raise click.UsageError("a command goes after --: cumulo launch -- python train.py", ctx)
+    drafted = _draft(words[0] if words else None, argv, overrides, workdir=workdir, no_workdir=no_workdir)
     if not yes and not is_terminal(sys.stdin):
         raise click.UsageError("launch shows a plan and asks, and there is no terminal to ask on: give -y", ctx)
     if session.server is None and endpoint.look() is None:

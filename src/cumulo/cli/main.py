@@ -115,9 +115,10 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except BrokenPipeError:
-        # Whoever read our output has gone: say nothing more, and let the interpreter find nothing to flush.
+        # Whoever read our output has gone: say nothing more, and let the interpreter find nothing to flush. (Click does
+        # the same for what breaks inside a command.)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return 1
     except (KeyboardInterrupt, click.Abort):
         print(file=sys.stderr)
         return INTERRUPTED
