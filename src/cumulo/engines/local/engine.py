@@ -6,10 +6,11 @@ one knew, and takes up what it had not finished.
 """
 
 import contextlib
+import errno
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -127,31 +128,24 @@ class LocalEngine:
     # What shall be
 
     def ensure(self, spec: InstanceSpec, epoch: int) -> None:
-        self._fence.check(epoch)
         name = spec.instance_id
         folder = self._layout.instance(name)
-        with self._lock:
+        with self._lock, _writing(self._layout.root):
+            self._fence.check(epoch)
             if name in self._seen or folder.exists() or (self._layout.ended / name).exists():
                 return
-            try:
-                folder.mkdir(mode=0o700)
-                write_atomic(str(folder), "instance.json", spec.to_wire())
-            except OSError as error:
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-                raise CumuloError("storage_full", f"the node's folder can't be written: {error}") from error
+            _make_instance(folder, spec.to_wire())
             self._seen[name] = seen = _fresh(folder, spec)
             self._begin(seen)
 
     def stop(self, instance_id: str, grace_s: float, epoch: int) -> None:
-        self._fence.check(epoch)
         folder = self._layout.instance(instance_id)
-        if (self._layout.ended / instance_id).exists():
-            return
-        with self._lock:
+        with self._lock, _writing(self._layout.root):
+            self._fence.check(epoch)
+            if (self._layout.ended / instance_id).exists():
+                return
             if not folder.exists():  # it has not come yet, and now never will
-                folder.mkdir(mode=0o700)
-                write_atomic(str(folder), "instance.json", {"cloud_id": self.cloud_id})
+                _make_instance(folder, {"cloud_id": self.cloud_id})
             view = instances.request_stop(folder, grace_s=grace_s)
             if view.standing is not Standing.NOT_STARTED:
                 return
@@ -162,8 +156,9 @@ class LocalEngine:
             self._ask(self._seen.setdefault(instance_id, open_seen(folder)))
 
     def release(self, instance_id: str, epoch: int) -> None:
-        self._fence.check(epoch)
         folder = self._layout.instance(instance_id)
+        with _writing(self._layout.root):
+            self._fence.check(epoch)
         if not folder.exists():
             return
         if instances.look(folder).standing is not Standing.ENDED:
@@ -320,6 +315,28 @@ class LocalEngine:
     def _hint(self, instance_id: str) -> None:
         for listener in self._listeners:
             listener(instance_id)
+
+
+@contextlib.contextmanager
+def _writing(root: Path) -> Iterator[None]:
+    """Tells a disk's refusal as what it is: the caller tries again later."""
+    try:
+        yield
+    except OSError as error:
+        code = {errno.EROFS: "storage_read_only", errno.EACCES: "storage_read_only"}.get(
+            error.errno or 0, "storage_full"
+        )
+        raise CumuloError(code, f"the node's folder {root} can't be written: {error.strerror}") from error
+
+
+def _make_instance(folder: Path, told: Mapping[str, object]) -> None:
+    """The folder with what was asked for in it, or neither."""
+    folder.mkdir(mode=0o700)
+    try:
+        write_atomic(str(folder), "instance.json", dict(told))
+    except OSError:
+        remove_tree(folder)
+        raise
 
 
 def _fresh(folder: Path, spec: InstanceSpec) -> Seen:
