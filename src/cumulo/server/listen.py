@@ -56,7 +56,9 @@ class Address:
             return False
 
     def check(self) -> None:
-        """Raises CumuloError (invalid_request) for what would send tokens over a network in the clear."""
+        """Raises CumuloError (invalid_request), also for what would send tokens over a network in the clear."""
+        if self.port is not None and not 0 <= self.port <= 65535:
+            raise CumuloError("invalid_request", f"{self.port} is no port: they go from 1 to 65535")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise CumuloError(
                 "invalid_request", "TLS needs both a certificate and its key", hint="--tls-cert, --tls-key"
