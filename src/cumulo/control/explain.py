@@ -218,8 +218,7 @@ def _counts(why: Reasons) -> list[Count]:
         for constraint, nodes in why.counts()
     ]
     if why.fitting and why.binding is Constraint.NODES:
-        text = f"{len(why.fitting)} of {total} nodes are free for it, {why.nodes_asked} asked"
-        rows.append(Count(constraint=str(Constraint.NODES), nodes=len(why.fitting), text=text))
+        rows.append(Count(constraint=str(Constraint.NODES), nodes=len(why.fitting), text=why.fitting_text))
     return rows
 
 

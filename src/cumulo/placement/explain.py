@@ -8,26 +8,41 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import count
+from typing import Final
 
 from cumulo.domain.ask import Ask, GpuAsk
-from cumulo.domain.quantities import format_cpus, format_memory
-from cumulo.placement.fit import Constraint, Refusal, admitted_kinds, choose, gpu_counts, refusal
+from cumulo.domain.quantities import GIB, format_cpus, format_memory
+from cumulo.placement.fit import (
+    Constraint,
+    Refusal,
+    admitted_kinds,
+    choose,
+    gpu_counts,
+    places_on,
+    possible_models,
+    refusal,
+)
 from cumulo.placement.order import hold_places
 from cumulo.placement.world import Waiting, World, in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons:
-    """Refusals of the nodes that can't take one instance now, and how many could."""
+    """Refusals of the nodes that can't take one instance now, and which could.
+
+    All instances of an ask get GPUs of one kind: `alike_now` and `alike_ever` count the nodes that could give the same.
+    """
 
     refusals: tuple[Refusal, ...]
     fitting: tuple[str, ...]
     nodes_asked: int
+    alike_now: int
+    alike_ever: int
 
     @property
     def binding(self) -> Constraint | None:
         """The constraint that binds: of the least lasting kind among the nodes, the one most nodes fail."""
-        if len(self.fitting) >= self.nodes_asked:
+        if self.alike_now >= self.nodes_asked:
             return None
         if self.fitting:
             return Constraint.NODES
@@ -38,21 +53,28 @@ class Reasons:
     @property
     def ever(self) -> bool:
         """Whether the nodes that are there could take the ask if all of it were free."""
-        possible = sum(not r.constraint.lasting for r in self.refusals) + len(self.fitting)
-        return possible >= self.nodes_asked
+        return self.alike_ever >= self.nodes_asked
 
     def counts(self) -> list[tuple[Constraint, int]]:
         """How many nodes fail each constraint first, most first."""
         return Counter(r.constraint for r in self.refusals).most_common()
+
+    @property
+    def fitting_text(self) -> str:
+        """How many nodes could take an instance, and why that is not enough; empty when none could."""
+        if not self.fitting:
+            return ""
+        could = f"{len(self.fitting)} of {len(self.refusals) + len(self.fitting)} nodes could take it"
+        if len(self.fitting) >= self.nodes_asked > self.alike_now:
+            return f"{could}, but no {self.nodes_asked} with GPUs of one kind"
+        return f"{could}, {self.nodes_asked} asked"
 
     def summary(self) -> str:
         """One line: `1 of 2 nodes: 6 of 8 A100-80GB held, 2 free, 8 asked; 1 of 2 nodes: has 1 T4, A100:8 asked`."""
         total = len(self.refusals) + len(self.fitting)
         if not total:
             return "this cloud has no nodes"
-        parts = (
-            [f"{len(self.fitting)} of {total} nodes could take it, {self.nodes_asked} asked"] if self.fitting else []
-        )
+        parts = [self.fitting_text] if self.fitting else []
         by_text = Counter((list(Constraint).index(r.constraint), r.text) for r in self.refusals)
         for (_, text), nodes in sorted(by_text.items(), key=lambda item: (-item[0][0], -item[1])):
             where = f"{nodes} of {total} nodes" if total > 1 else "the node"
@@ -64,12 +86,29 @@ def reasons(world: World, ask: Ask) -> Reasons:
     """Checks every node for one instance of the ask, at its smallest."""
     kinds = admitted_kinds(ask.gpu, world) if ask.gpu else None
     gpus = gpu_counts(ask, world)[-1]
-    found = [(use.id, refusal(use, ask, kinds, gpus)) for use in world.nodes.values()]
+    refusals: list[Refusal] = []
+    fitting: list[str] = []
+    now, ever = Counter[str](), Counter[str]()
+    for use in world.nodes.values():
+        refused = refusal(use, ask, kinds, gpus)
+        if refused is None:
+            fitting.append(use.id)
+            now.update(spot.device_model for spot in places_on(use, ask, kinds, gpus))
+        else:
+            refusals.append(refused)
+        if refused is None or not refused.constraint.lasting:
+            ever.update(possible_models(use, ask, kinds, gpus))
     return Reasons(
-        refusals=tuple(r for _, r in found if r is not None),
-        fitting=tuple(node for node, r in found if r is None),
+        refusals=tuple(refusals),
+        fitting=tuple(fitting),
         nodes_asked=ask.nodes,
+        alike_now=max(now.values(), default=0),
+        alike_ever=max(ever.values(), default=0),
     )
+
+
+# How many moments at which something ends are played through: an estimate must not hold up whoever waits for it.
+MOST_ROUNDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,47 +125,34 @@ def expect(world: World, queue: Iterable[Waiting], target: Waiting, now: float) 
     Declared durations are limits, so this is when it starts at the latest if nothing more urgent arrives.
     """
     trial = world.copy()
+    asks: dict[Ask, int] = {}
+    numbered = [(waiting, asks.setdefault(waiting.ask, len(asks))) for waiting in in_order(queue)]
     ends = [(hold.until, n, hold.instance_id) for n, hold in enumerate(world.holds.values()) if hold.until is not None]
     heapify(ends)
     serial = count(len(world.holds))
-    pending = in_order(queue)
     at = now
-    while True:
-        placed = _fill(trial, pending, target, at)
-        if placed is None:
-            return Expectation(at=at, text="now" if at <= now else "when what runs now has ended, at the latest")
-        for waiting, until, ids in placed:
-            pending.remove(waiting)
-            if until is not None:
-                for instance_id in ids:
+    for _ in range(MOST_ROUNDS):
+        left: list[tuple[Waiting, int]] = []
+        refused: set[int] = set()
+        for waiting, ask in numbered:
+            places = choose(trial, waiting.ask) if ask not in refused else None
+            if places is None:
+                refused.add(ask)
+                left.append((waiting, ask))
+                continue
+            if waiting.key == target.key:
+                return Expectation(at=at, text="now" if at <= now else "when what runs now has ended, at the latest")
+            until = at + waiting.duration_s if waiting.duration_s is not None else None
+            for instance_id in hold_places(trial, waiting, places, until):
+                if until is not None:
                     heappush(ends, (until, next(serial), instance_id))
+        numbered = left
         if not ends:
             return _untold(trial, target)
         at = max(at, ends[0][0])
         while ends and ends[0][0] <= at:
             trial.release(heappop(ends)[2])
-
-
-def _fill(
-    trial: World, pending: list[Waiting], target: Waiting, at: float
-) -> list[tuple[Waiting, float | None, list[str]]] | None:
-    """Places what fits at `at`, in order. None once the target itself is placed."""
-    refused: set[Ask] = set()
-    placed: list[tuple[Waiting, float | None, list[str]]] = []
-    for waiting in pending:
-        if waiting.ask in refused:
-            continue
-        places = choose(trial, waiting.ask)
-        if places is None:
-            refused.add(waiting.ask)
-            continue
-        if waiting.key == target.key:
-            return None
-        until = at + waiting.duration_s if waiting.duration_s is not None else None
-        before = set(trial.holds)
-        hold_places(trial, waiting, places, until)
-        placed.append((waiting, until, sorted(set(trial.holds) - before)))
-    return placed
+    return Expectation(at=None, text="can't tell: too much is ahead of it")
 
 
 def _untold(trial: World, target: Waiting) -> Expectation:
@@ -159,26 +185,25 @@ def suggest(world: World, ask: Ask) -> Suggestion | None:
 
 
 def _changes(world: World, ask: Ask) -> Iterable[Suggestion]:
-    roomiest_cpus = max((use.cpus_free for use in world.nodes.values()), default=0)
-    roomiest_memory = max((use.memory_free for use in world.nodes.values()), default=0)
-    if ask.cpus_milli is not None and 1000 <= roomiest_cpus < ask.cpus_milli:
-        cpus = format_cpus(roomiest_cpus // 1000 * 1000)
-        yield Suggestion(text=f"ask for {cpus} CPUs", change={"cpus": cpus}, ask=_with_cpus(ask, roomiest_cpus))
-    if ask.memory_bytes is not None and (1 << 30) <= roomiest_memory < ask.memory_bytes:
-        memory = roomiest_memory >> 30 << 30
-        text = format_memory(memory)
+    for milli in _less([use.cpus_free // 1000 * 1000 for use in world.nodes.values()], ask.cpus_milli):
+        cpus = format_cpus(milli)
+        text = f"ask for {cpus} CPU{'s' if milli > 1000 else ''}"
+        yield Suggestion(text=text, change={"cpus": cpus}, ask=replace(ask, cpus_milli=milli))
+    for size in _less([use.memory_free // GIB * GIB for use in world.nodes.values()], ask.memory_bytes):
+        memory = format_memory(size)
         yield Suggestion(
-            text=f"ask for {text} of memory", change={"memory": text}, ask=replace(ask, memory_bytes=memory)
+            text=f"ask for {memory} of memory", change={"memory": memory}, ask=replace(ask, memory_bytes=size)
         )
     if ask.gpu is not None:
         yield from _gpu_changes(world, ask, ask.gpu)
-    for nodes in range(ask.nodes - 1, 0, -1):
+    for nodes in range(min(ask.nodes - 1, len(world.nodes)), 0, -1):
         text = f"ask for {nodes} node{'s' if nodes > 1 else ''}"
         yield Suggestion(text=text, change={"num_nodes": nodes}, ask=replace(ask, nodes=nodes))
 
 
-def _with_cpus(ask: Ask, milli: int) -> Ask:
-    return replace(ask, cpus_milli=milli // 1000 * 1000)
+def _less(free: list[int], asked: int | None) -> list[int]:
+    """What the nodes have free that is less than what was asked, most first; few, since each is tried."""
+    return sorted({size for size in free if asked is not None and 0 < size < asked}, reverse=True)[:16]
 
 
 def _gpu_changes(world: World, ask: Ask, gpu: GpuAsk) -> Iterable[Suggestion]:
@@ -187,11 +212,13 @@ def _gpu_changes(world: World, ask: Ask, gpu: GpuAsk) -> Iterable[Suggestion]:
     for model in models if gpu.names else ():
         other = replace(gpu, names=(model,), memory_min=None, memory_max=None)
         yield _gpu_change(ask, other, f"ask for {other.canonical} instead of {gpu.canonical}")
-    for fewer in range(gpu.count_min - 1, 0, -1):
+    most = max((len(use.node.devices) for use in world.nodes.values()), default=0)
+    fewer_counts = range(min(gpu.count_min - 1, most), 0, -1)
+    for fewer in fewer_counts:
         smaller = replace(gpu, count_min=fewer, count_max=fewer)
         yield _gpu_change(ask, smaller, f"ask for {fewer} GPU{'s' if fewer > 1 else ''} instead of {gpu.count_min}")
     for model in models if gpu.names else ():
-        for fewer in range(gpu.count_min - 1, 0, -1):
+        for fewer in fewer_counts:
             other = GpuAsk(names=(model,), count_min=fewer, count_max=fewer)
             yield _gpu_change(ask, other, f"ask for {other.canonical} instead of {gpu.canonical}")
 

@@ -60,6 +60,10 @@ class Place:
     memory_bytes: int
 
 
+# GPUs, memory and CPUs left over, and the node's id.
+Score = tuple[int, int, int, str]
+
+
 @dataclass(frozen=True, slots=True)
 class _Need:
     """What one instance takes of one node for a given number of GPUs there."""
@@ -159,20 +163,30 @@ def choose(world: World, ask: Ask) -> tuple[Place, ...] | None:
     """
     kinds = admitted_kinds(ask.gpu, world) if ask.gpu else None
     for gpus in gpu_counts(ask, world):
-        by_model: dict[str, list[tuple[tuple[int, int, int, str], Place]]] = defaultdict(list)
+        by_model: dict[str, list[tuple[Score, Place]]] = defaultdict(list)
         for use in world.nodes.values():
             if refusal(use, ask, kinds, gpus) is None:
-                for place in _places(use, ask, kinds, gpus):
+                for place in places_on(use, ask, kinds, gpus):
                     by_model[place.device_model].append((_score(use, ask, gpus), place))
-        enough = [sorted(found, key=_by_score) for found in by_model.values() if len(found) >= ask.nodes]
+        enough = [
+            (model, sorted(found, key=_by_score)[: ask.nodes])
+            for model, found in by_model.items()
+            if len(found) >= ask.nodes
+        ]
         if enough:
-            best = min(enough, key=lambda found: found[0][0])
-            return tuple(place for _, place in best[: ask.nodes])
+            _, best = min(enough, key=_by_scores_then_model)
+            return tuple(place for _, place in best)
     return None
 
 
-def _by_score(scored: tuple[tuple[int, int, int, str], Place]) -> tuple[int, int, int, str]:
+def _by_score(scored: tuple[Score, Place]) -> Score:
     return scored[0]
+
+
+def _by_scores_then_model(found: tuple[str, list[tuple[Score, Place]]]) -> tuple[list[tuple[int, int, int]], str]:
+    """Node names decide between equal nodes only, never between kinds."""
+    model, scored = found
+    return [score[:3] for score, _ in scored], model
 
 
 def gpu_counts(ask: Ask, world: World) -> list[int]:
@@ -183,7 +197,14 @@ def gpu_counts(ask: Ask, world: World) -> list[int]:
     return list(range(max(ask.gpu.count_min, min(ask.gpu.count_max, largest)), ask.gpu.count_min - 1, -1))
 
 
-def _places(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> list[Place]:
+def possible_models(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> list[str]:
+    """The GPU kinds of which this node has enough, free or not; [""] for an ask without GPUs."""
+    if not (ask.gpu and gpus):
+        return [""]
+    return [model for model, count in _count_by_model(_matching(use, ask.gpu, kinds)).items() if count >= gpus]
+
+
+def places_on(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> list[Place]:
     """One place for each GPU kind of this node that has enough free devices."""
     need = _need(use, ask, gpus)
     free: dict[str, list[Device]] = defaultdict(list)
@@ -206,7 +227,7 @@ def _places(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> 
     ]
 
 
-def _score(use: NodeUse, ask: Ask, gpus: int) -> tuple[int, int, int, str]:
+def _score(use: NodeUse, ask: Ask, gpus: int) -> Score:
     """Smaller is better: GPUs left over, then memory left over, then CPUs; the id makes it the same every time."""
     need = _need(use, ask, gpus)
     gpus_left = len(use.node.devices) - (len(use.held_by) + gpus if ask.gpu else 0)

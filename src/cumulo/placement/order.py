@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cumulo.domain.ask import Ask
+from cumulo.domain.instance import instance_id
 from cumulo.placement.fit import Place, choose
 from cumulo.placement.world import Hold, Waiting, World, in_order
 
@@ -40,14 +41,14 @@ def place(world: World, queue: Iterable[Waiting], *, limit: int = 1000) -> list[
     return decisions
 
 
-def hold_places(world: World, waiting: Waiting, places: tuple[Place, ...], until: float | None = None) -> None:
-    """Takes the places in `world` under instance ids made from the key."""
-    run_id, unit, attempt = waiting.key
-    for rank, spot in enumerate(places):
+def hold_places(world: World, waiting: Waiting, places: tuple[Place, ...], until: float | None = None) -> list[str]:
+    """Takes the places in `world` under instance ids made from the key, which are returned."""
+    ids = [instance_id(*waiting.key, rank) for rank in range(len(places))]
+    for name, spot in zip(ids, places, strict=True):
         world.hold(
             Hold(
-                instance_id=f"{run_id}-{unit}-{attempt}-{rank}",
-                run_id=run_id,
+                instance_id=name,
+                run_id=waiting.key[0],
                 run_name=waiting.name,
                 node_id=spot.node_id,
                 cpus_milli=spot.cpus_milli,
@@ -56,3 +57,4 @@ def hold_places(world: World, waiting: Waiting, places: tuple[Place, ...], until
                 until=until,
             )
         )
+    return ids

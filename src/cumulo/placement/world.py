@@ -5,7 +5,7 @@ same facts. CPU in milli, memory in bytes, times in epoch seconds.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cumulo.domain.ask import Ask
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
@@ -104,6 +104,10 @@ class World:
         use.memory_free += hold.memory_bytes
         for uuid in hold.device_uuids:
             del use.held_by[uuid]
+
+    def declare_end(self, instance_id: str, until: float | None) -> None:
+        """When what is held must end at the latest, once that is known better."""
+        self.holds[instance_id] = replace(self.holds[instance_id], until=until)
 
     @staticmethod
     def _take(use: NodeUse, hold: Hold) -> None:
