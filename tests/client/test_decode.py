@@ -4,7 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cumulo.client.answers import Health, Instance, Plan, Run
+from cumulo.client.answers.planning import Plan
+from cumulo.client.answers.runs import Instance, Run
+from cumulo.client.answers.service import Health
 from cumulo.client.decode import decode, encode
 from cumulo.domain.errors import CumuloError
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cumulo.client import Client
-from cumulo.client.answers import Ended, LogText, Progress, StatusChange
+from cumulo.client.answers.logs import Ended, LogText, StatusChange
+from cumulo.client.answers.runs import Progress
 from cumulo.client.sse import Parser
 from cumulo.domain.errors import CumuloError
 from tests.client.stub import Reply, Stub, event, log

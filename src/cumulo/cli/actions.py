@@ -9,7 +9,7 @@ from cumulo.cli.main import fail
 from cumulo.cli.outcome import summary, wait_code
 from cumulo.cli.session import RUN, Session, note, with_session
 from cumulo.cli.status import run_json
-from cumulo.client.answers import Run
+from cumulo.client.answers.runs import Run
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.quantities import parse_duration
 

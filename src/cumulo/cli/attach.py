@@ -8,7 +8,8 @@ from cumulo.cli.main import INTERRUPTED
 from cumulo.cli.outcome import own_code, summary
 from cumulo.cli.session import Session, note
 from cumulo.cli.status import run_json
-from cumulo.client.answers import LogText, Progress, Run, StatusChange
+from cumulo.client.answers.logs import LogText, StatusChange
+from cumulo.client.answers.runs import Progress, Run
 from cumulo.domain.errors import CumuloError
 
 

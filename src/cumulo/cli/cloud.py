@@ -7,7 +7,7 @@ from cumulo.cli.phrases import DASH, clean
 from cumulo.cli.session import Session, with_session
 from cumulo.cli.tables import Column, render
 from cumulo.cli.watch import show, watch_option
-from cumulo.client.answers import Device, Holder, Node, Offer, Telemetry
+from cumulo.client.answers.cloud import Device, Holder, Node, Offer, Telemetry
 
 
 @click.command("offers")

@@ -7,7 +7,7 @@ import click
 
 from cumulo.cli import phrases
 from cumulo.cli.session import RunName, Session, note, with_session
-from cumulo.client.answers import Run
+from cumulo.client.answers.runs import Run
 from cumulo.domain.errors import CumuloError
 
 _AREAS = ("outputs", "checkpoint", "workdir")

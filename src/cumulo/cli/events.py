@@ -5,7 +5,7 @@ import click
 from cumulo.cli import phrases
 from cumulo.cli.phrases import clean
 from cumulo.cli.session import RUN, Session, with_session
-from cumulo.client.answers import Event
+from cumulo.client.answers.cloud import Event
 
 
 @click.command("events")

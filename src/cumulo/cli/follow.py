@@ -14,7 +14,8 @@ from typing import BinaryIO, TextIO
 
 from cumulo.cli import phrases
 from cumulo.cli.tables import cut, is_terminal, styled
-from cumulo.client.answers import LogText, Progress, Run, StatusChange
+from cumulo.client.answers.logs import LogText, StatusChange
+from cumulo.client.answers.runs import Progress, Run
 
 _GANG = re.compile(r"\d+ nodes x")
 _BAR = 24

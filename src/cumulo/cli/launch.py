@@ -15,7 +15,8 @@ from cumulo.cli.session import RUN, Session, TakesCommand, command_after_dashes,
 from cumulo.cli.status import run_json
 from cumulo.cli.tables import is_terminal
 from cumulo.client import endpoint, run_file
-from cumulo.client.answers import Plan, Run
+from cumulo.client.answers.planning import Plan
+from cumulo.client.answers.runs import Run
 from cumulo.client.run_file import Draft
 from cumulo.domain.errors import CumuloError
 

@@ -6,7 +6,7 @@ import click
 
 from cumulo.cli.follow import LogWriter, has_several
 from cumulo.cli.session import RUN, Session, note, with_session
-from cumulo.client.answers import LogText
+from cumulo.client.answers.logs import LogText
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.quantities import parse_duration
 

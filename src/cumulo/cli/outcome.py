@@ -1,7 +1,7 @@
 """How a run's end becomes an exit code, and the words that go with it."""
 
 from cumulo.cli import phrases
-from cumulo.client.answers import Run
+from cumulo.client.answers.runs import Run
 from cumulo.domain.quantities import format_duration
 
 FAILED, LOST, CANCELLED = 100, 101, 103

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from cumulo.client.answers import Instance, Progress, Run
+from cumulo.client.answers.runs import Instance, Progress, Run
 from cumulo.domain.names import printable
 from cumulo.domain.quantities import format_duration
 

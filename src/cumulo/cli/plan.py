@@ -3,7 +3,7 @@
 from cumulo.cli import phrases
 from cumulo.cli.phrases import clean
 from cumulo.cli.tables import pairs, styled
-from cumulo.client.answers import Choice, Plan
+from cumulo.client.answers.planning import Choice, Plan
 from cumulo.client.run_file import Draft
 from cumulo.domain.quantities import format_duration
 

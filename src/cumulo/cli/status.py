@@ -9,7 +9,7 @@ from cumulo.cli.phrases import DASH, clean
 from cumulo.cli.session import RUN, Session, with_session
 from cumulo.cli.tables import Column, pairs, render, status_style, styled
 from cumulo.cli.watch import show, watch_option
-from cumulo.client.answers import Instance, Run
+from cumulo.client.answers.runs import Instance, Run
 from cumulo.client.decode import encode
 from cumulo.domain.quantities import format_duration
 

@@ -6,7 +6,7 @@ from cumulo.cli import phrases
 from cumulo.cli.phrases import DASH, clean
 from cumulo.cli.session import Session, with_session
 from cumulo.cli.tables import Column, render
-from cumulo.client.answers import StorageRow
+from cumulo.client.answers.service import StorageRow
 
 
 @click.command("df")

@@ -22,7 +22,7 @@ from cumulo.cli.phrases import clean
 from cumulo.cli.session import note
 from cumulo.cli.tables import pairs, styled
 from cumulo.client import Client
-from cumulo.client.answers import Node
+from cumulo.client.answers.cloud import Node
 from cumulo.client.endpoint import Endpoint, own_home, own_server
 from cumulo.domain.errors import CumuloError
 

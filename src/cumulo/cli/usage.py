@@ -8,7 +8,7 @@ from cumulo.cli import phrases
 from cumulo.cli.phrases import clean
 from cumulo.cli.session import Session, with_session
 from cumulo.cli.tables import Column, render
-from cumulo.client.answers import Usage, UsageRow
+from cumulo.client.answers.cloud import Usage, UsageRow
 from cumulo.client.decode import encode
 from cumulo.domain.quantities import parse_duration
 

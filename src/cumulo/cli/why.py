@@ -8,7 +8,7 @@ from cumulo.cli import phrases
 from cumulo.cli.phrases import clean
 from cumulo.cli.session import RUN, Session, with_session
 from cumulo.cli.tables import styled
-from cumulo.client.answers import Why
+from cumulo.client.answers.planning import Why
 
 _MOST = 12
 

@@ -1,5 +1,7 @@
 """`Client`: one method for each thing the API can do, in its words, typed."""
 
+from __future__ import annotations  # so that an answer is imported by what asks for it, not by a signature
+
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,14 +10,17 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self, cast
 
 from cumulo.client import answers, endpoint, sse
-from cumulo.client.answers import Ended, LogEvent, LogText, Progress, Run, StatusChange
+from cumulo.client.answers.runs import Progress, Run
 from cumulo.client.decode import decode
 from cumulo.client.endpoint import Endpoint
 from cumulo.client.transport import Payload, Transport, part
 from cumulo.domain.errors import KINDS, CumuloError
 
 if TYPE_CHECKING:
+    from cumulo.client.answers.logs import Ended, LogText, StatusChange
     from cumulo.client.channel import Channel
+
+    LogEvent = LogText | Progress | StatusChange | Ended
 
 _PAGE = 200
 
@@ -59,20 +64,20 @@ class Client:
 
     # The server and us
 
-    def health(self) -> answers.Health:
-        return decode(answers.Health, self._get("/v1/health"))
+    def health(self) -> answers.service.Health:
+        return decode(answers.service.Health, self._get("/v1/health"))
 
-    def me(self) -> answers.Me:
-        return decode(answers.Me, self._get("/v1/me"))
+    def me(self) -> answers.service.Me:
+        return decode(answers.service.Me, self._get("/v1/me"))
 
-    def doctor(self) -> tuple[answers.Check, ...]:
-        return tuple(decode(answers.Check, check) for check in self._get("/v1/doctor")["checks"])
+    def doctor(self) -> tuple[answers.service.Check, ...]:
+        return tuple(decode(answers.service.Check, check) for check in self._get("/v1/doctor")["checks"])
 
     # Runs
 
-    def plan(self, run: Mapping[str, Any], *, queue: bool = False) -> answers.Plan:
+    def plan(self, run: Mapping[str, Any], *, queue: bool = False) -> answers.planning.Plan:
         """What would happen if `run`, a run file as a mapping, were submitted."""
-        return decode(answers.Plan, self._post("/v1/plans", {"run": run, "queue": queue}))
+        return decode(answers.planning.Plan, self._post("/v1/plans", {"run": run, "queue": queue}))
 
     def submit(self, run: Mapping[str, Any], *, queue: bool = False, idempotency_key: str | None = None) -> Run:
         """Submits `run`. Once this returns, the run is in the server's store whatever dies next.
@@ -124,14 +129,14 @@ class Client:
         body = {name: value for name, value in given.items() if value is not None}
         return decode(Run, self.transport.json("PATCH", _run(run), body=body))
 
-    def units(self, run: str) -> Iterator[answers.Unit]:
-        return (decode(answers.Unit, row) for row in self._pages(f"{_run(run)}/units", {}))
+    def units(self, run: str) -> Iterator[answers.runs.Unit]:
+        return (decode(answers.runs.Unit, row) for row in self._pages(f"{_run(run)}/units", {}))
 
-    def instances(self, run: str) -> Iterator[answers.Instance]:
-        return (decode(answers.Instance, row) for row in self._pages(f"{_run(run)}/instances", {}))
+    def instances(self, run: str) -> Iterator[answers.runs.Instance]:
+        return (decode(answers.runs.Instance, row) for row in self._pages(f"{_run(run)}/instances", {}))
 
-    def why(self, run: str) -> answers.Why:
-        return decode(answers.Why, self._get(f"{_run(run)}/why"))
+    def why(self, run: str) -> answers.planning.Why:
+        return decode(answers.planning.Why, self._get(f"{_run(run)}/why"))
 
     def wait(self, run: str, *, timeout_s: float | None = None, until: Callable[[Run], bool] | None = None) -> Run:
         """Waits until the run is terminal, or `until` says so of it. Raises TimeoutError after `timeout_s`."""
@@ -173,7 +178,7 @@ class Client:
         ):
             if read := _log_event(event):
                 yield read
-                if isinstance(read, Ended):
+                if isinstance(read, answers.logs.Ended):
                     return
 
     def raw_log(
@@ -188,18 +193,18 @@ class Client:
 
     def events(
         self, *, run: str | None = None, after: int | None = None, kind: str | None = None, limit: int | None = None
-    ) -> Iterator[answers.Event]:
+    ) -> Iterator[answers.cloud.Event]:
         """Events, oldest first, after the sequence number `after`."""
         query = {"run": run, "after": after, "kind": kind}
-        return (decode(answers.Event, row) for row in self._pages("/v1/events", query, limit=limit))
+        return (decode(answers.cloud.Event, row) for row in self._pages("/v1/events", query, limit=limit))
 
     def follow_events(
         self, *, run: str | None = None, after: int | None = None, kind: str | None = None
-    ) -> Iterator[answers.Event]:
+    ) -> Iterator[answers.cloud.Event]:
         """Events as they happen. It never ends by itself."""
         query = {"run": run, "after": after, "kind": kind, "follow": True}
         for event in sse.read(self.transport, "/v1/events", query=query, follow=True, start_only=frozenset({"after"})):
-            yield decode(answers.Event, sse.value(event))
+            yield decode(answers.cloud.Event, sse.value(event))
 
     # Inside a run
 
@@ -212,7 +217,7 @@ class Client:
         tty: tuple[int, int] | None = None,
         unit: int | None = None,
         rank: int | None = None,
-    ) -> "Channel":
+    ) -> Channel:
         """Starts a command beside the run's own; `tty` is the rows and columns of a terminal for it.
 
         Close the channel to end it. Its output comes in one stream.
@@ -226,7 +231,7 @@ class Client:
         channel.control({"argv": list(argv), "env": dict(env or {})})
         return channel
 
-    def port(self, run: str, port: int, *, unit: int | None = None, rank: int | None = None) -> "Channel":
+    def port(self, run: str, port: int, *, unit: int | None = None, rank: int | None = None) -> Channel:
         """A TCP connection to a port that the run listens on."""
         from cumulo.client.channel import open_channel
 
@@ -251,48 +256,48 @@ class Client:
 
     # The cloud
 
-    def queue(self) -> Iterator[answers.QueueRow]:
-        return (decode(answers.QueueRow, row) for row in self._pages("/v1/queue", {}))
+    def queue(self) -> Iterator[answers.planning.QueueRow]:
+        return (decode(answers.planning.QueueRow, row) for row in self._pages("/v1/queue", {}))
 
-    def offers(self, gpu: str | None = None) -> tuple[answers.Offer, ...]:
+    def offers(self, gpu: str | None = None) -> tuple[answers.cloud.Offer, ...]:
         """What can be launched, for a GPU ask such as `A100:2` or for any."""
         items = self.transport.json("GET", "/v1/offers", query={"gpu": gpu})["items"]
-        return tuple(decode(answers.Offer, item) for item in items)
+        return tuple(decode(answers.cloud.Offer, item) for item in items)
 
-    def nodes(self) -> tuple[answers.Node, ...]:
-        return tuple(decode(answers.Node, node) for node in self._get("/v1/nodes")["items"])
+    def nodes(self) -> tuple[answers.cloud.Node, ...]:
+        return tuple(decode(answers.cloud.Node, node) for node in self._get("/v1/nodes")["items"])
 
-    def node(self, name: str) -> answers.Node:
-        return decode(answers.Node, self._get(f"/v1/nodes/{part(name)}"))
+    def node(self, name: str) -> answers.cloud.Node:
+        return decode(answers.cloud.Node, self._get(f"/v1/nodes/{part(name)}"))
 
-    def telemetry(self) -> answers.Telemetry:
-        return decode(answers.Telemetry, self._get("/v1/telemetry"))
+    def telemetry(self) -> answers.cloud.Telemetry:
+        return decode(answers.cloud.Telemetry, self._get("/v1/telemetry"))
 
-    def usage(self, *, since: str | None = None, until: str | None = None, group: str = "run") -> answers.Usage:
+    def usage(self, *, since: str | None = None, until: str | None = None, group: str = "run") -> answers.cloud.Usage:
         """What was used and what it cost, by `run`, `account` or `project`; times are ISO 8601."""
         query = {"since": since, "until": until, "group": group}
-        return decode(answers.Usage, self.transport.json("GET", "/v1/usage", query=query))
+        return decode(answers.cloud.Usage, self.transport.json("GET", "/v1/usage", query=query))
 
-    def storage(self) -> tuple[answers.StorageRow, ...]:
-        return tuple(decode(answers.StorageRow, row) for row in self._get("/v1/storage")["items"])
+    def storage(self) -> tuple[answers.service.StorageRow, ...]:
+        return tuple(decode(answers.service.StorageRow, row) for row in self._get("/v1/storage")["items"])
 
-    def sweep(self, *, dry_run: bool = False) -> tuple[answers.StorageRow, ...]:
+    def sweep(self, *, dry_run: bool = False) -> tuple[answers.service.StorageRow, ...]:
         """Removes what retention no longer keeps; with `dry_run` only says what would go."""
         swept = self.transport.json("POST", "/v1/storage/sweep", body={"dry_run": dry_run})
-        return tuple(decode(answers.StorageRow, row) for row in swept["items"])
+        return tuple(decode(answers.service.StorageRow, row) for row in swept["items"])
 
     # Tokens
 
-    def tokens(self) -> tuple[answers.Token, ...]:
-        return tuple(decode(answers.Token, row) for row in self._pages("/v1/tokens", {}))
+    def tokens(self) -> tuple[answers.service.Token, ...]:
+        return tuple(decode(answers.service.Token, row) for row in self._pages("/v1/tokens", {}))
 
     def create_token(
         self, label: str, *, account: str | None = None, expires_in_s: float | None = None
-    ) -> answers.Token:
+    ) -> answers.service.Token:
         """A new token. Its secret is in this answer and nowhere else. For another account: admins only."""
         given = {"label": label, "account": account, "expires_in_s": expires_in_s}
         body = {name: value for name, value in given.items() if value is not None}
-        return decode(answers.Token, self.transport.json("POST", "/v1/tokens", body=body, repeat=False))
+        return decode(answers.service.Token, self.transport.json("POST", "/v1/tokens", body=body, repeat=False))
 
     def revoke_token(self, token: str) -> None:
         self.transport.json("DELETE", f"/v1/tokens/{part(token)}")
@@ -339,13 +344,13 @@ def _log_event(event: sse.ServerEvent) -> LogEvent | None:
     data = sse.value(event)
     match event.kind:
         case "log":
-            return decode(LogText, {**data, "cursor": event.cursor})
+            return decode(answers.logs.LogText, {**data, "cursor": event.cursor})
         case "progress":
             return decode(Progress, data)
         case "status":
-            return decode(StatusChange, data)
+            return decode(answers.logs.StatusChange, data)
         case "end":
-            return decode(Ended, data)
+            return decode(answers.logs.Ended, data)
         case "error":
             code = str(data.get("code"))
             raise CumuloError(code if code in KINDS else "internal", str(data.get("detail") or "the stream failed"))
