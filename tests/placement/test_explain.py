@@ -10,7 +10,7 @@ from cumulo.placement.explain import expect, suggest
 from cumulo.placement.fit import choose
 from cumulo.placement.order import hold_places
 from cumulo.placement.world import World, in_order
-from tests.placement.worlds import ask, asks, few, hold, node, queues, waiting, world, worlds
+from tests.placement.worlds import ask, asks, few, hold, node, noting, queues, waiting, world, worlds
 
 FOUR = node("n", ("T4",) * 4)
 ALL = (0, 1, 2, 3)
@@ -146,9 +146,7 @@ def test_where_nothing_helps_nothing_is_suggested():
 
 def test_an_absurd_ask_is_not_tried_number_by_number(monkeypatch):
     tried = []
-    monkeypatch.setattr(
-        "cumulo.placement.explain.choose", lambda seen, asked: (tried.append(asked), choose(seen, asked))[1]
-    )
+    monkeypatch.setattr("cumulo.placement.explain.choose", noting(tried))
     suggest(world(FOUR, holds=[hold("a", "n", *ALL)]), ask("A100:999", nodes=100_000))
     assert len(tried) < 20
 

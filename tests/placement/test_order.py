@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cumulo.placement.fit import choose
 from cumulo.placement.order import hold_places, place
 from cumulo.placement.world import Waiting, in_order
-from tests.placement.worlds import ask, few, node, queues, waiting, world, worlds
+from tests.placement.worlds import ask, few, node, noting, queues, waiting, world, worlds
 
 FOUR = node("n", ("T4",) * 4)
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from cumulo.domain.ask import Ask, parse_gpu_ask
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.quantities import GIB
+from cumulo.placement.fit import choose
 from cumulo.placement.world import Hold, Waiting, World
 
 MEMORY = {"A100-80GB": 80 * GIB, "H100-80GB": 80 * GIB, "T4": 15 * GIB, "L4": 23 * GIB}
@@ -57,6 +58,16 @@ def hold(name, node_id, *devices, cpus=1, gib=1, until=None):
         device_uuids=tuple(f"{node_id}-{index}" for index in devices),
         until=until,
     )
+
+
+def noting(tried):
+    """`choose`, that notes what it was asked for."""
+
+    def note(seen, asked):
+        tried.append(asked)
+        return choose(seen, asked)
+
+    return note
 
 
 def waiting(name, what, *, priority=0, at=0.0, duration=None):
