@@ -254,6 +254,8 @@ def ended_text(status: str, reason: str | None, message: str) -> str:
     lead = words.get(EndReason(reason)) if reason in set(EndReason) else None
     if status == RunStatus.SUCCEEDED:
         return message or "it succeeded"
+    if reason == EndReason.CANCELLED and message.startswith("cancelled"):
+        return f"it was {message}"
     if lead and message and message != lead:
         return f"{lead}: {message}"
     return lead or message or f"it ended: {status}"
