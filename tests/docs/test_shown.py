@@ -1,0 +1,71 @@
+"""Every command that the documents show is run, in the order in which they show it, and prints what they show."""
+
+import pytest
+
+from tests.docs.documents import CHINESE, DOCUMENTS, ENGLISH, ROOT, Block, blocks
+from tests.docs.shell import Shell
+from tests.docs.transcript import matches, steps
+
+# What no test can run, by document: it installs, measures, or needs another machine, a GPU or rights. `make demo`,
+# `make test` and `make bench` have stages of CI of their own.
+NOT_RUN = {
+    "README.md": (
+        "make demo",
+        "make test",
+        "sudo cumulo up -d",
+        "cumulo launch --gpus 1 -- nvidia-smi",
+        "cumulo token create laptop --expires 90d",
+        "sudo cumulo up -d --host 0.0.0.0 --tls-cert box.crt --tls-key box.key",
+        "cumulo login https://box.example:7070 --ca box.crt",
+        "make bench",
+    ),
+}
+
+
+def shown_in(path, *languages):
+    return blocks(path.read_text(), *languages)
+
+
+def unprompted(found: list[Block]) -> list[str]:
+    """The commands of blocks that are not run: their lines after `$ `."""
+    return [line.removeprefix("$ ") for block in found for line in block.lines if line.startswith("$ ")]
+
+
+DOCUMENTS_WITH_SESSIONS = [path for path in DOCUMENTS if path != CHINESE and shown_in(path, "console")]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("path", DOCUMENTS_WITH_SESSIONS, ids=lambda path: path.name)
+def test_a_session_prints_what_is_shown(path):
+    shell = Shell()
+    try:
+        for block in shown_in(path):
+            name = block.lines[0].removeprefix("# ") if block.lines else ""
+            if block.language == "yaml" and name.endswith(".yaml"):
+                (shell.folder / "cumulo" / name).write_text(block.text)
+            for step in steps(block) if block.language == "console" else ():
+                said = shell.follow(step)
+                where = f"{path.relative_to(ROOT)}:{step.line}: $ {step.command}"
+                assert matches(step.shown, said.text, user=shell.user), (
+                    f"{where}\nshows\n" + "\n".join(step.shown) + f"\nand printed\n{said.text}"
+                )
+                assert (said.code != 0) == step.fails, f"{where}: exit code {said.code}"
+    finally:
+        shell.close()
+
+
+def test_both_readmes_show_the_same_blocks():
+    english, chinese = ([(block.language, block.lines) for block in shown_in(path)] for path in (ENGLISH, CHINESE))
+    assert english == chinese
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if path != CHINESE], ids=lambda path: path.name)
+def test_what_is_not_run_is_known(path):
+    assert tuple(unprompted(shown_in(path, "sh"))) == NOT_RUN.get(path.name, ())
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_blocks_say_what_they_are(path):
+    """A command without its language would be run by nobody."""
+    known = {"console", "sh", "yaml", "text", "python", "ini", "json"}
+    assert {block.language for block in shown_in(path)} <= known
