@@ -84,6 +84,7 @@ class LiveRun:
     cost_nano: int
     rental_nano: int
     units: dict[int, LiveUnit] = field(default_factory=dict)
+    last_ended_at: float | None = None  # of the units that ended since this was read
     skipped: set[int] = field(default_factory=set)
     outcomes: Counter[RunStatus] = field(default_factory=Counter)
     first_progress: Progress | None = None

@@ -34,6 +34,7 @@ def end_unit(
 ) -> None:
     """The unit's last attempt is over and no further one follows. A stopped dev unit stays."""
     outcome = UNIT_OUTCOME[reason]
+    run.last_ended_at = max(at, run.last_ended_at or 0.0)
     set_unit(batch, run, unit, outcome, exit_code=exit_code, reason=str(reason), message=message, ended_at=at)
     if outcome in TERMINAL:
         del run.units[unit.place]

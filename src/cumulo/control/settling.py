@@ -93,7 +93,7 @@ def _settle_run(batch: Batch, run: LiveRun, now: float) -> bool:
     if run.wanted != "cancelled" and not _over(run):
         return False
     status = _outcome(run)
-    set_run(batch, run, status, ended_at=now)
+    set_run(batch, run, status, ended_at=run.last_ended_at or now)
     if run.spec.array is not None:
         batch.run(run.id, message=_array_message(run))
         if status is RunStatus.SUCCEEDED:
