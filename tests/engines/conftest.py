@@ -16,6 +16,7 @@ from cumulo.domain.lifecycle import InstanceState
 from cumulo.domain.manifest import ManifestEntry, make_manifest, render_manifest
 from cumulo.engines.local import LocalEngine
 from cumulo.engines.pipe import PipeEngine
+from cumulo.node.runtimes import SandboxRuntime
 
 CLOUD = "testcloud"
 ROOT = os.geteuid() == 0
@@ -146,9 +147,19 @@ def bench(node_root, request):
 def runtime(request, bench):
     """Runs the test once in each runtime."""
     if request.param == "sandbox":
-        from cumulo.node.runtimes import SandboxRuntime
-
-        if reason := SandboxRuntime().available():
-            pytest.skip(reason)
+        skip_without_sandbox()
     bench.runtime = request.param
     return request.param
+
+
+@pytest.fixture
+def sandboxed(bench):
+    """The engine with sandboxes only."""
+    skip_without_sandbox()
+    bench.runtime = "sandbox"
+    return bench
+
+
+def skip_without_sandbox():
+    if reason := SandboxRuntime().available():
+        pytest.skip(reason)

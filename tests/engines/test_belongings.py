@@ -98,10 +98,9 @@ def test_home_and_tmp_can_be_written(bench, runtime):
         assert log.strip().startswith(str(bench.root / "homes"))
 
 
-def test_a_scratch_home_is_kept_for_the_next_run(bench):
-    bench.runtime = "sandbox"
-    bench.run("first", "echo kept > ~/file")
-    assert bench.run("second", "cat ~/file")[1] == "kept\n"
+def test_a_scratch_home_is_kept_for_the_next_run(sandboxed):
+    sandboxed.run("first", "echo kept > ~/file")
+    assert sandboxed.run("second", "cat ~/file")[1] == "kept\n"
 
 
 def test_checkpoints_outlive_an_attempt_and_workdirs_do_not(bench, runtime):
@@ -122,13 +121,13 @@ def test_a_dev_run_finds_its_workdir_again_and_waits_without_a_command(bench, ru
     assert log == "mine"
 
 
-def test_a_sandbox_shows_nothing_of_the_node(bench):
-    bench.runtime = "sandbox"
-    seen, log = bench.run("hidden", f"ls {bench.root} {bench.root}/areas; echo ok; touch {bench.root}/x")
+def test_a_sandbox_shows_nothing_of_the_node(sandboxed):
+    root = sandboxed.root
+    _, log = sandboxed.run("hidden", f"ls {root} {root}/areas; touch {root}/written {root}/areas/written")
     assert "instances" not in log
     assert "epoch" not in log
     assert "hidden-0-0-0" in log
-    assert seen.exit_code != 0
+    assert not list(root.rglob("written"))
 
 
 # --- mounts -----------------------------------------------------------------------------------------------------------
@@ -151,21 +150,19 @@ def test_a_mount_is_read_and_written_by_its_owner(bench, runtime, data):
     assert (data / "out").stat().st_uid == (SOMEBODY if ROOT else os.getuid())
 
 
-def test_a_sandbox_has_its_own_tmp_where_no_mount_is_named(bench, data):
-    bench.runtime = "sandbox"
-    _, log = bench.run("no-mount", f"ls {data} || ls /tmp")
+def test_a_sandbox_has_its_own_tmp_where_no_mount_is_named(sandboxed, data):
+    _, log = sandboxed.run("no-mount", f"ls {data} || ls /tmp")
     assert "words" not in log
     assert "data" not in log.splitlines()
 
 
 @needs_root
-def test_a_folder_that_somebody_may_swap_is_mounted_with_what_holds_it(bench, data):
+def test_a_folder_that_somebody_may_swap_is_mounted_with_what_holds_it(sandboxed, data):
     """Between our look and root's bind its owner could put a link in the place of `inner`."""
     inner = data / "inner"
     inner.mkdir()
     os.chown(inner, SOMEBODY, SOMEBODY)
-    bench.runtime = "sandbox"
-    seen, log = bench.run("swap", f"cat {data}/in; touch {inner}/x", mounts=(str(inner),))
+    seen, log = sandboxed.run("swap", f"cat {data}/in; touch {inner}/x", mounts=(str(inner),))
     assert (seen.reason, log) == (EndReason.SUCCEEDED, "words\n"), seen
 
 
@@ -184,10 +181,9 @@ def test_a_mount_that_is_not_there_is_refused(bench, runtime):
 
 
 @needs_root
-def test_the_real_home_comes_with_a_mount_of_it(bench, data):
-    bench.runtime = "sandbox"
+def test_the_real_home_comes_with_a_mount_of_it(sandboxed, data):
     identity = somebody(SOMEBODY, home=str(data))
-    seen, log = bench.run("tilde", "echo $HOME; echo x > ~/from-run", mounts=("~",), identity=identity)
+    seen, log = sandboxed.run("tilde", "echo $HOME; echo x > ~/from-run", mounts=("~",), identity=identity)
     assert (seen.reason, log.strip()) == (EndReason.SUCCEEDED, str(data)), seen
     assert (data / "from-run").stat().st_uid == SOMEBODY
 
