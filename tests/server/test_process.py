@@ -37,7 +37,8 @@ class Process:
     def ready(self):
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
-            assert self.child.poll() is None, self.child.stderr.read()
+            if self.child.poll() is not None:
+                raise AssertionError(self.child.communicate()[1])
             if (self.home / "server.json").exists():
                 return self
             time.sleep(0.02)

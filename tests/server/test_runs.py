@@ -261,6 +261,11 @@ def test_a_wrong_query_is_a_problem(box, query):
     problem(box.ask("GET", f"/v1/runs?{query}"), "invalid_request", 422)
 
 
+def test_a_misspelt_filter_is_not_ignored(box):
+    told = problem(box.ask("GET", "/v1/runs?stauts=failed"), "invalid_request", 422)
+    assert told.hint == "did you mean 'status'?"
+
+
 def test_no_such_url_and_no_such_verb(box):
     problem(box.ask("GET", "/v2/runs"), "not_found", 404)
     answer = box.ask("PUT", "/v1/runs")

@@ -17,9 +17,13 @@ from cumulo.server.state import BOX_SOCKET, Running, StateFolder, default_home, 
 
 
 @pytest.fixture
-def start(monkeypatch, tmp_path, capsys):
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def start(monkeypatch, tmp_path, home, capsys):
     """Starts a server that is to refuse: (exit code, what it said)."""
-    home = tmp_path / "home"
     monkeypatch.setenv("CUMULO_HOME", str(home))
     monkeypatch.setenv("CUMULO_SOCKET", str(tmp_path / "s"))
     monkeypatch.delenv("CUMULO_DATABASE", raising=False)
@@ -31,20 +35,19 @@ def start(monkeypatch, tmp_path, capsys):
         assert said.startswith("error: ")
         return code, said
 
-    begin.home = home
     return begin
 
 
-def test_a_second_server_is_refused_and_names_the_first(start):
-    first = StateFolder(start.home)
+def test_a_second_server_is_refused_and_names_the_first(start, home):
+    first = StateFolder(home)
     first.claim()
     code, said = start()
     first.release()
     assert code == 1
-    assert said.startswith(f"error: a server already runs on {start.home} (pid {os.getpid()})\nhint: ")
+    assert said.startswith(f"error: a server already runs on {home} (pid {os.getpid()})\nhint: ")
 
 
-def test_a_taken_port_is_told(start):
+def test_a_taken_port_is_told(start, home):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -52,7 +55,7 @@ def test_a_taken_port_is_told(start):
         code, said = start("--port", str(port))
     assert code == 1
     assert said.startswith(f"error: port {port} of 127.0.0.1 is in use\nhint: ")
-    assert not (start.home / "cumulo.db").exists()  # nothing was made
+    assert not (home / "cumulo.db").exists()  # nothing was made
 
 
 def test_a_socket_that_somebody_answers_on_is_left_alone(start, tmp_path):
@@ -100,26 +103,26 @@ def test_a_database_that_cannot_be_used_is_told_without_its_password(start, monk
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="needs an ordinary user")
-def test_a_folder_that_cannot_be_written_is_told(start):
-    start.home.mkdir(mode=0o500)
+def test_a_folder_that_cannot_be_written_is_told(start, home):
+    home.mkdir(mode=0o500)
     code, said = start()
     assert code == 1
-    assert said.startswith(f"error: the state folder {start.home} can't be written: permission denied\nhint: ")
+    assert said.startswith(f"error: the state folder {home} can't be written: permission denied\nhint: ")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize(
     ("options", "words"), [("ro,size=1m", "can't be written: read-only file system"), ("size=64k", "is full")]
 )
-def test_a_disk_that_takes_nothing_is_told(start, options, words):
-    start.home.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(start.home)]
+def test_a_disk_that_takes_nothing_is_told(start, home, options, words):
+    home.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(home)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("no tmpfs can be mounted here")
     try:
         code, said = start()
     finally:
-        subprocess.run(["umount", str(start.home)], check=True)
+        subprocess.run(["umount", str(home)], check=True)
     assert code == 1
     assert words in said
     assert "hint: " in said

@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
 from cumulo import __version__
 from cumulo.server import problems
 from cumulo.server.gate import App, Gate
 from cumulo.server.keeping import DailySweep
+from cumulo.server.query import refuse_unknown
 from cumulo.server.routes import ROUTERS
 from cumulo.server.services import Services
 from cumulo.wire import api
@@ -21,6 +22,13 @@ logger = logging.getLogger(__name__)
 
 def make_app(services: Services, *, loopback_only: bool) -> App:
     """The ASGI application. It starts the control loops with itself, and stops them with itself."""
+    app = make_api()
+    app.state.services = services
+    return Gate(app, counters=services.counters, loopback_only=loopback_only)
+
+
+def make_api() -> FastAPI:
+    """All the routes, described; they need `state.services` to answer."""
     app = FastAPI(
         title="Cumulo",
         version=__version__,
@@ -28,6 +36,7 @@ def make_app(services: Services, *, loopback_only: bool) -> App:
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan,
+        dependencies=[Depends(refuse_unknown)],
         generate_unique_id_function=_operation_id,
         separate_input_output_schemas=False,
         responses={
@@ -37,12 +46,11 @@ def make_app(services: Services, *, loopback_only: bool) -> App:
             }
         },
     )
-    app.state.services = services
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
     app.openapi = _described(app)  # type: ignore[method-assign]
-    return Gate(app, counters=services.counters, loopback_only=loopback_only)
+    return app
 
 
 @asynccontextmanager

@@ -6,14 +6,16 @@ that the answer carries, and tells nothing else.
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.names import printable
@@ -57,21 +59,33 @@ def fault(error: BaseException, what: str) -> CumuloError:
 
 
 def install(app: FastAPI) -> None:
-    """Makes every failure of a route a problem."""
-    app.add_exception_handler(CumuloError, _told)
-    app.add_exception_handler(RequestValidationError, _not_valid)
-    app.add_exception_handler(HTTPException, _http)
+    """Makes every failure of a route a problem, also of a websocket that is not open yet."""
+    app.add_exception_handler(CumuloError, _handler(_told))
+    app.add_exception_handler(RequestValidationError, _handler(_not_valid))
+    app.add_exception_handler(WebSocketRequestValidationError, _handler(_not_valid))
+    app.add_exception_handler(HTTPException, _handler(_http))
 
 
-def _told(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, CumuloError)  # noqa: S101 (registered for it)
+def _handler(told: Callable[[HTTPConnection, Any], Response]) -> Callable[..., Any]:
+    async def handle(connection: HTTPConnection, error: Exception) -> Response | None:
+        response = told(connection, error)
+        if isinstance(connection, WebSocket):
+            await connection.send_denial_response(response)
+            return None
+        return response
+
+    return handle
+
+
+def _told(_connection: HTTPConnection, error: CumuloError) -> Response:
     if error.code == "internal":
         logger.error("%s", error)
     return answer(error)
 
 
-def _not_valid(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101
+def _not_valid(
+    _connection: HTTPConnection, error: RequestValidationError | WebSocketRequestValidationError
+) -> Response:
     errors = error.errors()
     first = tuple(errors[0]["loc"])
     if errors[0]["type"] == "json_invalid":
@@ -83,14 +97,13 @@ def _not_valid(_request: Request, error: Exception) -> Response:
     return answer(sentence_of(errors, code="invalid_request", skip=1))
 
 
-def _http(request: Request, error: Exception) -> Response:
+def _http(connection: HTTPConnection, error: HTTPException) -> Response:
     """What the framework itself refuses: no such URL, no such verb."""
-    assert isinstance(error, HTTPException)  # noqa: S101
-    path = printable(request.url.path, 100)
+    path = printable(connection.url.path, 100)
     told = {
         400: CumuloError("invalid_request", "the body can't be read: it is not JSON, or nested beyond all measure"),
         413: CumuloError("too_large", "the body is too large", hint="files travel as blobs"),
         404: CumuloError("not_found", f"there is nothing at {path}", hint="/openapi.json lists every URL"),
-        405: CumuloError("invalid_request", f"{request.method} can't be used on {path}"),
+        405: CumuloError("invalid_request", f"{connection.scope.get('method')} can't be used on {path}"),
     }.get(error.status_code, CumuloError("invalid_request", printable(str(error.detail))))
     return answer(told, status=error.status_code, headers=error.headers)

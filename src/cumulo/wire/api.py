@@ -20,6 +20,12 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Body(Model):
+    """What comes in: a number is a number, and `true` is none."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
 class Problem(Model):
     """A failure (RFC 9457). `code` is stable and is what programs should look at."""
 
@@ -48,7 +54,7 @@ class Me(Model):
     unix_user: str | None
 
 
-class Submission(Model):
+class Submission(Body):
     """A run file; `queue` accepts an ask that no node could satisfy today."""
 
     run: RunFile
@@ -182,7 +188,7 @@ class Run(RunRow):
     instances: list[Instance]
 
 
-class Change(Model):
+class Change(Body):
     """What is wanted of a run. `unit` is an array index; only cancelling takes one."""
 
     wanted: Literal["cancelled", "stopped", "running"]
@@ -381,7 +387,7 @@ class Usage(Model):
     total: UsageRow
 
 
-class DigestList(Model):
+class DigestList(Body):
     digests: Annotated[list[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]], Field(max_length=50_000)]
 
 
@@ -393,7 +399,7 @@ class Stored(Model):
     stored: int
 
 
-class NewToken(Model):
+class NewToken(Body):
     """For another account: admins only."""
 
     label: Annotated[str, Field(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -436,7 +442,7 @@ class StorageRows(Model):
     items: list[StorageRow]
 
 
-class Sweep(Model):
+class Sweep(Body):
     dry_run: bool = False
 
 
