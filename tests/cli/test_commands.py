@@ -299,8 +299,8 @@ def test_a_reader_that_leaves_is_not_complained_about(cumulo: Cumulo, stub: Stub
 def test_why_says_the_sentence_first_then_what_to_type(cumulo: Cumulo, stub: Stub):
     told = {
         "run": ID, "status": "queued", "summary": "6 of 8 A100 held, 2 free, 8 asked",
-        "counts": [{"constraint": "gpus", "nodes": 3, "text": "hold too many"}],
-        "nodes": [{"node": "n0", "fits": False, "text": "2 free"}],
+        "counts": [{"constraint": "gpus", "nodes": 3, "text": "3 of 13 nodes: others hold the GPUs"}],
+        "nodes": [{"node": f"n{place}", "fits": False, "text": "2 free"} for place in range(13)],
         "ahead": [{"run": "b", "name": "other", "text": "asks for 4"}],
         "expected_start": {"at": None, "text": "can't tell"},
         "suggestion": {"text": "ask for 2", "change": {"gpu": "A100:2"}}, "ended": None,
@@ -308,8 +308,9 @@ def test_why_says_the_sentence_first_then_what_to_type(cumulo: Cumulo, stub: Stu
     stub.on("GET", "/v1/runs/train/why", Reply(told))
     lines = cumulo.ok("why", "train").splitlines()
     assert lines[0] == "6 of 8 A100 held, 2 free, 8 asked"
-    assert "  3 nodes: hold too many" in lines
+    assert "  3 of 13 nodes: others hold the GPUs" in lines
     assert "  n0: 2 free" in lines
+    assert "  and 1 more (--json shows all)" in lines
     assert "  other (b): asks for 4" in lines
     assert lines[-2:] == ["Would start it now: ask for 2", "  cumulo launch --gpus A100:2 …"]
 

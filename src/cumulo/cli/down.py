@@ -42,9 +42,11 @@ def going_on(found: Endpoint | None) -> str:
         return unknown
     if not runs:
         return "The server is stopped; nothing was running."
-    working = [run for run in runs if run.status != "queued"]
-    waiting = len(runs) - len(working)
-    lines = [f"The server is stopped; {plural(len(working), 'run goes on', 'runs go on')}" + (":" if working else "")]
+    working = [run for run in runs if run.status not in ("queued", "stopped")]
+    waiting = sum(run.status == "queued" for run in runs)
+    lines = [f"The server is stopped; {plural(len(working), 'run goes on', 'runs go on')}:"]
+    if not working:
+        lines = ["The server is stopped; nothing was running."]
     for run in working[:_SHOWN]:
         lines.append(f"  {run.id}  {clean(run.name)}  {run.status}  {clean(run.placed_on)}".rstrip())
     if len(working) > _SHOWN:

@@ -28,17 +28,18 @@ def why_command(session: Session, run: str) -> None:
 def text(why: Why) -> str:
     """The explanation: the sentence that matters first."""
     parts = [styled(clean(why.summary), "bold")]
-    if why.counts:
-        parts.append("\n".join(f"  {_nodes(count.nodes)}: {clean(count.text)}" for count in why.counts))
-    if why.nodes:
+    if len(why.nodes) > _MOST:  # else the list below says it all
+        parts.append("\n".join(f"  {clean(count.text)}" for count in why.counts))
+    if len(why.nodes) > 1:
         lines = [f"  {clean(node.node)}: {clean(node.text)}" for node in why.nodes[:_MOST]]
         parts.append("Per node:\n" + "\n".join(lines) + _more(len(why.nodes)))
     if why.ahead:
         lines = [f"  {clean(run.name)} ({run.run}): {clean(run.text)}" for run in why.ahead[:_MOST]]
         parts.append("Ahead of it:\n" + "\n".join(lines) + _more(len(why.ahead)))
     if why.expected_start and (why.expected_start.text or why.expected_start.at):
-        told = clean(why.expected_start.text) or phrases.when(why.expected_start.at, since=phrases.now())
-        parts.append(f"Expected start: {told}")
+        at = phrases.when(why.expected_start.at, since=phrases.now()) if why.expected_start.at else ""
+        told = [part for part in (at, clean(why.expected_start.text)) if part]
+        parts.append(f"Expected start: {', '.join(told)}")
     if why.suggestion and why.suggestion.text:
         command = _command(why.suggestion.change)
         parts.append(f"Would start it now: {clean(why.suggestion.text)}" + (f"\n  {command}" if command else ""))
@@ -48,10 +49,6 @@ def text(why: Why) -> str:
         if why.ended.last_log_lines:
             parts.append("Its last lines:\n" + "\n".join(f"  {clean(line)}" for line in why.ended.last_log_lines))
     return "\n".join(parts)
-
-
-def _nodes(count: int) -> str:
-    return phrases.plural(count, "node")
 
 
 def _more(count: int) -> str:

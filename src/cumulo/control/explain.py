@@ -168,8 +168,10 @@ def _active_text(run: LiveRun, now: float) -> str:
     if parallel and not run.all_started and len(run.units) >= parallel:
         left = run.spec.units() - run.units_started
         return f"{parallel} indices run at once as its %{parallel} says; {left} wait for their turn"
-    since = f" since {format_duration(now - run.started_at)}" if run.started_at else ""
-    return f"it is {run.status}{since}: {counted}" if counted else f"it is {run.status}"
+    stands = f"it is {run.status}"
+    if run.started_at:
+        stands = f"it has been {run.status} for {format_duration(now - run.started_at)}"
+    return f"{stands}: {counted}" if len(instances) > 1 else stands
 
 
 def _why_unplaced(seen: Picture, run: LiveRun, target: Waiting, now: float) -> Why:
@@ -198,23 +200,23 @@ def _why_unplaced(seen: Picture, run: LiveRun, target: Waiting, now: float) -> W
 
 
 _CONSTRAINT_TEXT = {
-    Constraint.GPU_KIND: "do not have that GPU",
-    Constraint.GPU_TOTAL: "have too few of that GPU",
-    Constraint.CPU_TOTAL: "have too few CPUs",
-    Constraint.MEMORY_TOTAL: "have too little memory",
-    Constraint.NODE_STATE: "are not ready",
-    Constraint.GPU_HEALTH: "have GPUs that can't be used",
-    Constraint.GPU_HELD: "have the GPUs, but others hold them",
-    Constraint.CPU_HELD: "have the CPUs, but others hold them",
-    Constraint.MEMORY_HELD: "have the memory, but others hold it",
-    Constraint.NODES: "could take one instance, but not enough of them are free at once",
+    Constraint.GPU_KIND: "no such GPU",
+    Constraint.GPU_TOTAL: "too few of that GPU",
+    Constraint.CPU_TOTAL: "too few CPUs",
+    Constraint.MEMORY_TOTAL: "too little memory",
+    Constraint.NODE_STATE: "not ready",
+    Constraint.GPU_HEALTH: "GPUs that can't be used",
+    Constraint.GPU_HELD: "others hold the GPUs",
+    Constraint.CPU_HELD: "others hold the CPUs",
+    Constraint.MEMORY_HELD: "others hold the memory",
+    Constraint.NODES: "room for one instance, but too few such nodes at once",
 }
 
 
 def _counts(why: Reasons) -> list[Count]:
     total = len(why.refusals) + len(why.fitting)
     rows = [
-        Count(constraint=str(constraint), nodes=nodes, text=f"{nodes} of {total} nodes {_CONSTRAINT_TEXT[constraint]}")
+        Count(constraint=str(constraint), nodes=nodes, text=f"{nodes} of {total} nodes: {_CONSTRAINT_TEXT[constraint]}")
         for constraint, nodes in why.counts()
     ]
     if why.fitting and why.binding is Constraint.NODES:

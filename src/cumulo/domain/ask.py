@@ -115,7 +115,7 @@ class Ask:
         """`2 nodes x A100:8, 16 CPUs, 64GB` in one line."""
         parts = [self.gpu.describe() if self.gpu else "no GPU"]
         if self.cpus_milli is not None:
-            parts.append(f"{format_cpus(self.cpus_milli)} CPUs")
+            parts.append(f"{format_cpus(self.cpus_milli)} CPU{'' if self.cpus_milli == 1000 else 's'}")
         if self.memory_bytes is not None:
             parts.append(format_memory(self.memory_bytes))
         line = ", ".join(parts)
