@@ -1,6 +1,7 @@
 """The command line against a real server with real processes: what a person does in a session."""
 
 import fcntl
+import http.client
 import json
 import os
 import pty
@@ -174,6 +175,31 @@ def _type(terminal: int, text: str, *, until: str) -> str:
         if select.select([terminal], [], [], 0.2)[0]:
             screen += os.read(terminal, 4096).decode(errors="replace")
     return screen
+
+
+def test_a_port_of_the_run_is_reached_from_here(cumulo: Cumulo):
+    serve = "import http.server, os; os.write(1, b'x'); s = http.server.HTTPServer(('127.0.0.1', 0), "
+    serve += "http.server.SimpleHTTPRequestHandler); print(s.server_port, flush=True); s.serve_forever()"
+    script = f'head -c 2000000 /dev/zero > zeros; exec python3 -c "{serve}"'
+    cumulo.ok("launch", "-y", "-d", "--no-workdir", "--name", "web", "--", "bash", "-c", script)
+    eventually(lambda: cumulo("logs", "web").stdout.endswith(b"\n"), "it listens")
+    port = cumulo.ok("logs", "web").strip().removeprefix("x")
+    process = start(cumulo, "ssh", "web", "-N", "-L", f"0:{port}")
+    assert process.stdout
+    assert process.stderr
+    with process.stdout, process.stderr:
+        url = process.stderr.readline().decode().split()[0]
+        host, _, local = url.removeprefix("http://").partition(":")
+        for _ in range(2):
+            connection = http.client.HTTPConnection(host, int(local), timeout=20)
+            connection.request("GET", "/zeros")
+            assert connection.getresponse().read() == bytes(2_000_000)
+            connection.close()
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+    assert process.wait(20) == 130
+    assert cumulo("ssh", "web", "-N", "-L", f"{local}x").returncode == 2
+    cumulo.ok("cancel", "web", "--wait", "--grace", "1s")
 
 
 def test_a_log_is_followed_across_a_restart(cumulo: Cumulo):

@@ -6,13 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
 from cumulo.client import Client, endpoint
 from cumulo.client.endpoint import Endpoint
-from cumulo.domain.errors import CumuloError
+from cumulo.domain.errors import KINDS, CumuloError
 
 START_S = 30.0
 STOP_S = 20.0
@@ -86,8 +85,9 @@ def start(options: Options) -> Endpoint:
     try:
         return await_answer(child)
     except CumuloError as error:
-        said = _last_words(log, begin)
-        raise CumuloError(error.code, said or error.message, hint="" if said else f"see {log}") from None
+        message, hint = _last_words(log, begin)
+        code = "invalid_request" if child.returncode == KINDS["invalid_request"].exit_code else error.code
+        raise CumuloError(code, message or error.message, hint=hint or f"see {log}") from None
 
 
 def await_answer(child: "subprocess.Popen[bytes]") -> Endpoint:
@@ -106,9 +106,10 @@ def await_answer(child: "subprocess.Popen[bytes]") -> Endpoint:
 
 
 def _answers(found: Endpoint) -> bool:
+    """Whether it answers and has looked at its nodes, without which there is little to say about it."""
     try:
         with Client(found, patience_s=0) as client:
-            return client.health().status == "ok"
+            return bool(client.nodes())
     except CumuloError:
         return False
 
@@ -132,14 +133,19 @@ def stop(running: Running) -> None:
         time.sleep(0.02)
 
 
-def _last_words(log: Path, begin: int) -> str:
-    """The last line that says something in what a server wrote, without its `error:`."""
+def _last_words(log: Path, begin: int) -> tuple[str, str]:
+    """What a server that could not start said last: its error, or its last line, and the hint that went with it."""
+    message = last = hint = ""
     try:
         with log.open("rb") as file:
             file.seek(begin)
-            lines = deque((line.decode("utf-8", "replace").strip() for line in file), maxlen=30)
+            for raw in file:
+                line = raw.decode("utf-8", "replace").strip()
+                last = line or last
+                if line.startswith("error:"):
+                    message, hint = line.removeprefix("error:").strip(), ""
+                elif line.startswith("hint:"):
+                    hint = line.removeprefix("hint:").strip()
     except OSError:
-        return ""
-    errors = [line.removeprefix("error:").strip() for line in lines if line.startswith("error:")]
-    spoken = errors or [line for line in lines if line]
-    return spoken[-1] if spoken else ""
+        return "", ""
+    return message or last, hint

@@ -1,6 +1,7 @@
 """`exec` and `ssh`: a command, or a terminal, inside a run that lives."""
 
 import os
+import signal
 import sys
 
 import click
@@ -34,15 +35,41 @@ def exec_command(
 
 @click.command("ssh", cls=TakesCommand)
 @click.argument("run", type=RUN)
+@click.option(
+    "-L", "forwards", multiple=True, metavar="[LOCAL:]PORT", help="Reach a port of the run at 127.0.0.1:LOCAL."
+)
+@click.option("-N", "only_forward", is_flag=True, help="No terminal: only forward ports, until Ctrl-C.")
 @_unit
 @_rank
 @with_session
-def ssh_command(session: Session, run: str, unit: int | None, rank: int | None) -> int:
+def ssh_command(
+    session: Session, run: str, forwards: tuple[str, ...], only_forward: bool, unit: int | None, rank: int | None
+) -> int:
     """Open a terminal inside RUN. What follows -- is run there instead of a shell.
 
-    It goes through the server: no port, key or sshd is needed.
+    \b
+    cumulo ssh box
+    cumulo ssh box -L 8888       its Jupyter at http://127.0.0.1:8888
+    cumulo ssh box -- htop
+
+    It goes through the server: no open port, key or sshd is needed.
     """
     argv = command_after_dashes(click.get_current_context())
+    if only_forward and not forwards:
+        raise click.UsageError("-N needs a port to forward: -L PORT")
+    if forwards:
+        from cumulo.cli.forward import forwarding, parse
+
+        ports = tuple(parse(text) for text in forwards)
+        run = session.client.run(run).id
+        with forwarding(ports, lambda port: session.client.port(run, port, unit=unit, rank=rank)):
+            if only_forward:
+                signal.pause()
+            return _shell(session, run, argv, unit=unit, rank=rank)
+    return _shell(session, run, argv, unit=unit, rank=rank)
+
+
+def _shell(session: Session, run: str, argv: list[str] | None, *, unit: int | None, rank: int | None) -> int:
     if not argv and not is_terminal(sys.stdin):
         note("no terminal here: the shell reads commands from standard input")
     return _join(session, run, argv or ["/bin/bash", "-i"], tty=None, unit=unit, rank=rank)
