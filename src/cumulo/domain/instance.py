@@ -58,7 +58,8 @@ class InstanceSpec:
     array_index: int | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        return asdict(self)
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return values | {"identity": asdict(self.identity)}
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Self:

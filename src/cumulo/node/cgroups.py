@@ -15,7 +15,7 @@ fast tomorrow as today. Swap is forbidden with memory, best effort (a kernel may
 import contextlib
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,7 +49,7 @@ class CgroupPlan:
     pids_dir: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "CgroupPlan":

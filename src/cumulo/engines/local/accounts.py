@@ -44,23 +44,17 @@ def account_for(identity: Identity, *, sandboxed: bool, euid: int | None = None)
                 f"{identity.name} (uid {uid}) can't run here: this server is not root and runs everything as uid {euid}"
             )
             raise CumuloError("forbidden", text)
-        return Account(name=_name(euid, identity.name), owner=None, real_home=_home(euid, identity.home))
+        return Account(name=identity.name, owner=None, real_home=_home(euid, identity.home))
     if uid == 0:
         if sandboxed:
             return Account(name="cumulo", owner=Owner(ROOTS_UID, ROOTS_UID), real_home=None)
         return Account(name="root", owner=None, real_home=_home(0, identity.home))
     owner = Owner(uid, _gid(identity, uid), identity.groups)
-    return Account(name=_name(uid, identity.name), owner=owner, real_home=_home(uid, identity.home))
-
-
-def _name(uid: int, fallback: str) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return fallback
+    return Account(name=identity.name, owner=owner, real_home=_home(uid, identity.home))
 
 
 def _home(uid: int, told: str | None) -> Path | None:
+    """Asks the system only where it was not told, since that may mean asking a directory server for each run."""
     try:
         home = told or pwd.getpwuid(uid).pw_dir
     except KeyError:

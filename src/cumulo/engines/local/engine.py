@@ -75,7 +75,7 @@ class LocalEngine:
             layout=self._layout,
             puller=Puller(blobs),
             cgroups=self._cgroups,
-            hidden=hidden,
+            hidden=_with(self._layout.root, hidden),
             notify=self._hints.path,
             device_files=self._hardware.device_files,
         )
@@ -315,6 +315,11 @@ class LocalEngine:
     def _hint(self, instance_id: str) -> None:
         for listener in self._listeners:
             listener(instance_id)
+
+
+def _with(root: Path, hidden: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The node's own folder is hidden too, unless it lies in what is."""
+    return hidden if any(folder in root.parents or folder == root for folder in hidden) else (root, *hidden)
 
 
 @contextlib.contextmanager

@@ -15,26 +15,26 @@ from cumulo.engines.local.variables import SYSTEM_PATH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """The interpreter, and the folder that holds all of it."""
+    """The interpreter, the folder that holds all of it, and whether every account may go there."""
 
     executable: str
     prefix: str
-
-    @property
-    def open_to_all(self) -> bool:
-        """Whether every account may go there."""
-        path = Path(self.prefix)
-        return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
+    open_to_all: bool
 
 
 def base() -> Interpreter:
     executable = getattr(sys, "_base_executable", None) or sys.executable
-    return Interpreter(executable=os.path.realpath(executable), prefix=os.path.realpath(sys.base_prefix))
+    prefix = Path(sys.base_prefix).resolve()
+    return Interpreter(
+        executable=os.path.realpath(executable),
+        prefix=str(prefix),
+        open_to_all=all(folder.stat().st_mode & 0o001 for folder in (prefix, *prefix.parents)),
+    )
 
 
 def system() -> Interpreter | None:
     found = shutil.which("python3", path=SYSTEM_PATH)
-    return Interpreter(executable=found, prefix="/usr") if found else None
+    return Interpreter(executable=found, prefix="/usr", open_to_all=True) if found else None
 
 
 def link(folder: Path, interpreter: Interpreter) -> None:

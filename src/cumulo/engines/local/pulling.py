@@ -58,7 +58,9 @@ class Puller:
 
         Raises CumuloError, Cancelled or OSError.
         """
-        if workdir.exists():
+        if not files:
+            make_folder(workdir, owner=owner, mode=0o755)
+        if not files or workdir.exists():
             return
         part = workdir.with_name(f".{workdir.name}.part")
         remove_tree(part)  # left by a server that was killed while pulling

@@ -116,7 +116,9 @@ class StageMaker:
         read_only: tuple[Path, ...] = (),
     ) -> Stage:
         owner = setting.account.owner
-        folders = {setting.area, setting.workdir, setting.checkpoint, setting.outputs, *writable}
+        folders = {setting.area, setting.checkpoint, setting.outputs, *writable}
+        if setting.workdir.parent != setting.area:
+            folders.add(setting.workdir)
         if setting.home != setting.account.real_home:
             folders.add(setting.home)
         if not self.base.open_to_all:
@@ -130,7 +132,7 @@ class StageMaker:
             groups=owner.groups if owner else (),
             writable=tuple(map(str, sorted(folders))),
             read_only=tuple(map(str, (self.layout.bin, *read_only))),
-            hidden=tuple(map(str, (self.layout.root, *self.hidden))),
+            hidden=tuple(map(str, self.hidden)),
             mounts=setting.mounts,
             device_nodes=self.devices,
             hostname=setting.spec.node,

@@ -1,7 +1,7 @@
 """What a runtime is: it turns a command into what the supervisor executes, and says honestly what that isolates."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 StageName = Literal["preparing", "running"]
@@ -46,7 +46,8 @@ class Stage:
     json_status: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"argv": list(self.argv), "env": dict(self.env)}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return values | {"argv": list(self.argv), "env": dict(self.env)}
 
 
 class Runtime(Protocol):

@@ -15,9 +15,8 @@ import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import PurePosixPath
 
 from cumulo.node.runtimes.protocol import Stage, StageName, StageRequest
 from cumulo.node.supervisor import REPORT_FD, STATUS_FD
@@ -83,31 +82,41 @@ def _file_system(request: StageRequest) -> list[str]:
     binds |= {os.path.realpath(path): "--bind" for path in (*request.writable, *request.mounts)}
     hidden = {os.path.realpath(path) for path in request.hidden if os.path.isdir(path)}
     empty = hidden | _unreachable(binds, request)
-    for path in sorted(empty):
-        args += ["--perms", "0755", "--tmpfs", path]
-    for path in sorted(_between({"/tmp", *_PRIVATE_FOLDERS, *empty}, binds)):  # noqa: S108
-        # bubblewrap would give them the mode of what is bound, as 0700
-        args += ["--perms", "0755", "--dir", path]
-    for path in sorted(binds):  # a folder before what lies in it
-        args += [binds[path], path, path]
-    return args
+    # bubblewrap would give the folders in between the mode of what is bound, as 0700.
+    steps = {
+        path: ["--perms", "0755", "--dir", path]
+        for path in _between({"/tmp", *_PRIVATE_FOLDERS, *empty}, binds)  # noqa: S108
+    }
+    steps |= {path: ["--perms", "0755", "--tmpfs", path] for path in empty}
+    steps |= {path: [how, path, path] for path, how in binds.items()}
+    # A folder before what lies in it: what is hidden stays so below a mount, and what is bound shows below that.
+    return args + [word for path in sorted(steps) for word in steps[path]]
 
 
 def _unreachable(paths: Iterable[str], request: StageRequest) -> set[str]:
     """For each path the topmost folder above it that the run's uid may not enter; it is replaced by an empty one."""
     found = set()
+    looked_at: dict[str, bool] = {}
     for path in paths if request.uid is not None else ():
-        for parent in reversed(PurePosixPath(path).parents):
-            if not _may_enter(os.stat(parent), request):
-                found.add(str(parent))
+        for parent in _parents(path):
+            if parent not in looked_at:
+                looked_at[parent] = _may_enter(os.stat(parent), request)
+            if not looked_at[parent]:
+                found.add(parent)
                 break
     return found
 
 
-def _between(empty: Collection[str], binds: Iterable[str]) -> set[str]:
+def _between(empty: Iterable[str], binds: Iterable[str]) -> set[str]:
     """The folders on the way from an emptied folder to what is bound below it."""
-    parents = {(str(parent), folder) for path in binds for parent in PurePosixPath(path).parents for folder in empty}
-    return {parent for parent, folder in parents if parent.startswith(folder + "/")}
+    above = tuple(folder + "/" for folder in empty)
+    return {parent for path in binds for parent in _parents(path) if parent.startswith(above)}
+
+
+def _parents(path: str) -> list[str]:
+    """The folders above an absolute path, the topmost first."""
+    ends = [place for place, letter in enumerate(path) if letter == "/"]
+    return [path[:end] or "/" for end in ends]
 
 
 def _may_enter(folder: os.stat_result, request: StageRequest) -> bool:
