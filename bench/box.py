@@ -18,7 +18,7 @@ from typing import Self
 
 from bench import processes
 from cumulo.client import Client
-from cumulo.client.answers import Run
+from cumulo.client.answers.runs import Run
 from cumulo.client.endpoint import Endpoint
 from cumulo.domain.errors import CumuloError
 

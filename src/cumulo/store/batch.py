@@ -8,14 +8,29 @@ with; if any node has moved on, `Overtaken` is raised, nothing is written, and t
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
-from sqlalchemy import Connection, Table, bindparam, delete, insert, update
+from sqlalchemy import Connection, Insert, Table, Update, bindparam, delete, insert, update
 
 from cumulo.store import tables as t
 from cumulo.store.events import NewEvent, append
 
 Row = dict[str, Any]
+
+# Statements are made once, here and below: to build one anew costs SQLAlchemy several times what running it does.
+# UPDATE node SET generation = g + 1 WHERE id = ? AND generation = g
+_GUARD: Final = (
+    update(t.node)
+    .where(t.node.c.id == bindparam("of"), t.node.c.generation == bindparam("planned"))
+    .values(generation=bindparam("next"))
+)
+_RELEASE: Final = delete(t.hold).where(t.hold.c.instance_id == bindparam("gone"))
+_END_USAGE: Final = (
+    update(t.usage)
+    .where(t.usage.c.instance_id == bindparam("of"), t.usage.c.ended_at.is_(None))
+    .values(ended_at=bindparam("end"))
+)
 
 
 class Overtaken(Exception):
@@ -65,14 +80,12 @@ class Batch:
     def flush(self, tx: Connection) -> None:
         """Writes everything. Raises Overtaken when a guard fails; the caller's transaction must then roll back."""
         for node_id, generation in self.generations.items():
-            # UPDATE node SET generation = g + 1 WHERE id = ? AND generation = g
-            guard = update(t.node).where(t.node.c.id == node_id, t.node.c.generation == generation)
-            if tx.execute(guard.values(generation=generation + 1)).rowcount != 1:
+            guarded = tx.execute(_GUARD, {"of": node_id, "planned": generation, "next": generation + 1})
+            if guarded.rowcount != 1:
                 raise Overtaken(node_id)
         # Before the new holds: what ended in this step may be placed anew in the same step.
         if self.released:
-            gone = delete(t.hold).where(t.hold.c.instance_id == bindparam("gone"))
-            tx.execute(gone, [{"gone": instance_id} for instance_id in self.released])
+            tx.execute(_RELEASE, [{"gone": instance_id} for instance_id in self.released])
         _insert(tx, t.unit, self.new_units.values())
         _insert(tx, t.instance, self.new_instances.values())
         _insert(tx, t.hold, self.new_holds)
@@ -80,21 +93,15 @@ class Batch:
         _update(tx, t.run, {(key,): row for key, row in self.runs.items()}, ("id",))
         _update(tx, t.unit, self.units, ("run_id", "place"))
         _update(tx, t.instance, {(key,): row for key, row in self.instances.items()}, ("id",))
-        self._end_usage(tx)
+        if self.ended_usage:
+            tx.execute(_END_USAGE, [{"of": key, "end": at} for key, at in self.ended_usage.items()])
         append(tx, *self.events)
-
-    def _end_usage(self, tx: Connection) -> None:
-        if not self.ended_usage:
-            return
-        open_segment = (t.usage.c.instance_id == bindparam("of")) & t.usage.c.ended_at.is_(None)
-        statement = update(t.usage).where(open_segment).values(ended_at=bindparam("end"))
-        tx.execute(statement, [{"of": key, "end": at} for key, at in self.ended_usage.items()])
 
 
 def _insert(tx: Connection, table: Table, rows: Any) -> None:
     listed = list(rows)
     if listed:
-        tx.execute(insert(table), listed)
+        tx.execute(_insert_into(table), listed)
 
 
 def _update(tx: Connection, table: Table, rows: Mapping[tuple[Any, ...], Row], key: tuple[str, ...]) -> None:
@@ -105,5 +112,16 @@ def _update(tx: Connection, table: Table, rows: Mapping[tuple[Any, ...], Row], k
             marks = {f"key_{name}": value for name, value in zip(key, values_of_key, strict=True)}
             by_columns[tuple(sorted(row))].append(marks | row)
     for columns, listed in by_columns.items():
-        statement = update(table).where(*(table.c[name] == bindparam(f"key_{name}") for name in key))
-        tx.execute(statement.values({name: bindparam(name) for name in columns}), listed)
+        tx.execute(_update_of(table, columns, key), listed)
+
+
+@cache
+def _insert_into(table: Table) -> Insert:
+    return insert(table)
+
+
+@cache
+def _update_of(table: Table, columns: tuple[str, ...], key: tuple[str, ...]) -> Update:
+    """As many as there are sets of columns that change together: some dozens."""
+    statement = update(table).where(*(table.c[name] == bindparam(f"key_{name}") for name in key))
+    return statement.values({name: bindparam(name) for name in columns})

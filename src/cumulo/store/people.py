@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, update
 
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.names import check_name
@@ -24,6 +24,7 @@ TOKEN_PREFIX: Final = "cumulo"  # noqa: S105
 _USED_EVERY_S: Final = 60.0  # how exact `used_at` is
 _TRUSTED_S: Final = 5.0  # how long a verified token is taken at its word
 _REMEMBERED: Final = 1024
+_PROJECT: Final = select(project.c.name).where(project.c.name == bindparam("of"))  # built once, asked at every submit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,7 @@ def ensure_project(tx: Connection, name: str, *, created_by: str, now: float) ->
 
 
 def project_exists(tx: Connection, name: str) -> bool:
-    return tx.execute(select(project.c.name).where(project.c.name == name)).first() is not None
+    return tx.execute(_PROJECT, {"of": name}).first() is not None
 
 
 def projects(tx: Connection, *, after: str = "", limit: int = 50) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Plain rows; `cumulo.control` makes its own objects of them. A new run is read by
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
 
 from cumulo.domain.lifecycle import ACTIVE, TERMINAL, InstanceState, RunStatus
 from cumulo.store import tables as t
@@ -15,12 +15,22 @@ _OPEN = [str(status) for status in (*ACTIVE, RunStatus.STOPPED)]
 _OVER = [str(status) for status in TERMINAL]
 
 
+# What a submit and the step after it ask is built once: that costs SQLAlchemy several times what running it does.
+_RUN = select(t.run, t.account.c.unix_uid).outerjoin(t.account, t.account.c.name == t.run.c.account)
+_RUN_BY_ID = _RUN.where(t.run.c.id == bindparam("of"))
+_INSERT_RUN = insert(t.run)
+_IDEMPOTENT = select(t.idempotency.c.run_id, t.idempotency.c.fingerprint).where(
+    t.idempotency.c.account == bindparam("of"), t.idempotency.c.key == bindparam("under")
+)
+_INSERT_IDEMPOTENCY = insert(t.idempotency)
+
+
 def open_runs(tx: Connection, only: Iterable[str] | None = None) -> Sequence[RowMapping]:
-    """Rows of runs that are not over (with the Unix user of their account), oldest first; or those of `only`."""
-    query = select(t.run, t.account.c.unix_uid).outerjoin(t.account, t.account.c.name == t.run.c.account)
-    query = query.where(t.run.c.status.in_(_OPEN)).order_by(t.run.c.accepted_at, t.run.c.id)
+    """Rows of runs that are not over (with the Unix user of their account), oldest first; or those of `only`, as asked."""
     if only is not None:
-        query = query.where(t.run.c.id.in_(list(only)))
+        rows = (tx.execute(_RUN_BY_ID, {"of": run_id}).mappings().first() for run_id in only)
+        return [row for row in rows if row is not None and row["status"] in _OPEN]
+    query = _RUN.where(t.run.c.status.in_(_OPEN)).order_by(t.run.c.accepted_at, t.run.c.id)
     return tx.execute(query).mappings().all()
 
 
@@ -80,18 +90,17 @@ def run_statuses(tx: Connection, ids: Iterable[str]) -> dict[str, RunStatus]:
 
 
 def insert_run(tx: Connection, row: dict[str, Any]) -> None:
-    tx.execute(insert(t.run), [row])
+    tx.execute(_INSERT_RUN, [row])
 
 
 def idempotent_run(tx: Connection, account: str, key: str) -> tuple[str, str] | None:
     """(run id, fingerprint) of the request that used the key before."""
-    query = select(t.idempotency.c.run_id, t.idempotency.c.fingerprint)
-    row = tx.execute(query.where(t.idempotency.c.account == account, t.idempotency.c.key == key)).first()
+    row = tx.execute(_IDEMPOTENT, {"of": account, "under": key}).first()
     return (row[0], row[1]) if row else None
 
 
 def insert_idempotency(tx: Connection, row: dict[str, Any]) -> None:
-    tx.execute(insert(t.idempotency), [row])
+    tx.execute(_INSERT_IDEMPOTENCY, [row])
 
 
 def save_node(tx: Connection, row: dict[str, Any], device_rows: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, and_, case, func, literal, or_, select, tuple_
+from sqlalchemy import Connection, Row, and_, bindparam, case, func, literal, or_, select, tuple_
 
 from cumulo.domain.lifecycle import TERMINAL, InstanceState
 from cumulo.store.tables import device, hold, instance, node, run, unit, usage
@@ -27,6 +27,14 @@ _SOURCE: Final[list[Any]] = [
     *(instance.c.id, instance.c.unit, instance.c.attempt, instance.c.rank, instance.c.state),
     unit.c.status.label("unit_status"),
 ]
+# The two that every look at a run asks are built once: that costs SQLAlchemy several times what running them does.
+_RUN_BY_ID: Final = select(run).where(run.c.id == bindparam("of"))
+_NEWEST: Final = (
+    select(instance)
+    .where(instance.c.run_id == bindparam("of"))
+    .order_by(instance.c.placed_at.desc(), instance.c.id.desc())
+    .limit(bindparam("most"))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +68,10 @@ def runs(
 
 def find_run(tx: Connection, text: str, *, account: str, project: str) -> Row[Any] | None:
     """The run of that id; else the newest of that name: one's own first, then one's project's, then anybody's."""
-    query: Select[Any] = select(run)
-    found = tx.execute(query.where(run.c.id == text)).first()
+    found = tx.execute(_RUN_BY_ID, {"of": text}).first()
     if found is None:
         own = case((run.c.account == account, 0), (run.c.project == project, 1), else_=2)
-        query = query.where(run.c.name == text).order_by(own, run.c.accepted_at.desc(), run.c.id.desc())
+        query = select(run).where(run.c.name == text).order_by(own, run.c.accepted_at.desc(), run.c.id.desc())
         found = tx.execute(query.limit(1)).first()
     return found
 
@@ -106,8 +113,7 @@ def instances(
 
 
 def newest_instances(tx: Connection, run_id: str, *, limit: int = 100) -> Sequence[Row[Any]]:
-    query = select(instance).where(instance.c.run_id == run_id)
-    return tx.execute(query.order_by(instance.c.placed_at.desc(), instance.c.id.desc()).limit(limit)).all()
+    return tx.execute(_NEWEST, {"of": run_id, "most": limit}).all()
 
 
 def last_instance(tx: Connection, run_id: str, *, place: int, rank: int = 0) -> Row[Any] | None:
