@@ -26,7 +26,7 @@ _INSERT_IDEMPOTENCY = insert(t.idempotency)
 
 
 def open_runs(tx: Connection, only: Iterable[str] | None = None) -> Sequence[RowMapping]:
-    """Rows of runs that are not over (with the Unix user of their account), oldest first; or those of `only`, as asked."""
+    """Rows of runs that are not over (with the Unix user of their account), oldest first; or those of `only`."""
     if only is not None:
         rows = (tx.execute(_RUN_BY_ID, {"of": run_id}).mappings().first() for run_id in only)
         return [row for row in rows if row is not None and row["status"] in _OPEN]
