@@ -1,4 +1,4 @@
-"""Rows and domain objects as the API's JSON, written as plain dicts: a list of 50 runs takes well under a millisecond.
+"""Rows of the store as the API's JSON, written as plain dicts: 50 runs take about a millisecond.
 
 Times leave as ISO 8601 in UTC with microseconds, money as a decimal string beside the exact nano-USD. The shapes are
 those of `cumulo.wire.api`, against which tests hold every answer.
@@ -13,8 +13,6 @@ from pydantic_core import to_json
 from sqlalchemy import Row
 from starlette.responses import Response
 
-from cumulo.control.answers import Offer, Plan, QueueRow, Why
-from cumulo.domain.node import DeviceReading, InstanceReading
 from cumulo.domain.progress import Progress, remaining_s
 from cumulo.domain.quantities import GIB, NANO
 from cumulo.domain.run import RunSpec
@@ -246,114 +244,4 @@ def token(one: Token) -> dict[str, Any]:
         "expires_at": time_of(one.expires_at),
         "used_at": time_of(one.used_at),
         "revoked_at": time_of(one.revoked_at),
-    }
-
-
-def usd_h(nano: int | None) -> float | None:
-    return None if nano is None else nano / NANO
-
-
-def plan(one: Plan) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "kind": one.kind,
-        "ask": one.ask,
-        "units": one.units,
-        "nodes": one.nodes,
-        "satisfiable": one.satisfiable,
-        "starts_now": one.starts_now,
-        "queue_position": one.queue_position,
-        "choices": [
-            {
-                "region": choice.region,
-                "node": choice.node,
-                "devices": choice.devices,
-                "price_usd_h": usd_h(choice.price_nano_h),
-                "rental_usd_h": usd_h(choice.rental_nano_h),
-                "free": choice.free,
-            }
-            for choice in one.choices
-        ],
-        "problems": list(one.problems),
-        "suggestions": list(one.suggestions),
-        "warnings": list(one.warnings),
-        "runtime": one.runtime,
-        "max_duration_s": one.max_duration_s,
-        "expected_start": time_of(one.expected_start),
-        "expected_text": one.expected_text,
-    }
-
-
-def why(one: Why) -> dict[str, Any]:
-    waits = one.expected_start is not None or one.expected_text
-    change = one.suggestion
-    return {
-        "run": one.run_id,
-        "status": one.status,
-        "summary": one.summary,
-        "binding": one.binding,
-        "counts": [{"constraint": count.constraint, "nodes": count.nodes, "text": count.text} for count in one.counts],
-        "nodes": [{"node": verdict.node, "fits": verdict.fits, "text": verdict.text} for verdict in one.nodes],
-        "ahead": [{"run": ahead.run_id, "name": ahead.name, "text": ahead.text} for ahead in one.ahead],
-        "expected_start": {"at": time_of(one.expected_start), "text": one.expected_text} if waits else None,
-        "suggestion": {"text": change.text, "change": dict(change.change)} if change else None,
-        "ended": {"text": one.ended, "last_log_lines": list(one.last_log_lines)} if one.ended is not None else None,
-    }
-
-
-def queue_row(one: QueueRow) -> dict[str, Any]:
-    return {
-        "place": one.place,
-        "run": one.run_id,
-        "name": one.name,
-        "account": one.account,
-        "kind": one.kind,
-        "ask": one.ask,
-        "priority": one.priority,
-        "accepted_at": time_of(one.accepted_at),
-        "waiting_for": one.waiting_for,
-        "expected_start": time_of(one.expected_start),
-    }
-
-
-def offer(one: Offer) -> dict[str, Any]:
-    return {
-        "region": one.region,
-        "gpu": one.gpu,
-        "memory_gb": gib(one.memory_bytes),
-        "emulated": one.emulated,
-        "mode": one.mode,
-        "purchase": one.purchase,
-        "price_usd_h": usd_h(one.price_nano_h),
-        "rental_usd_h": usd_h(one.rental_nano_h),
-        "total": one.total,
-        "free": one.free,
-        "max_per_node": one.max_per_node,
-    }
-
-
-def device_reading(reading: DeviceReading, row: Row[Any]) -> dict[str, Any]:
-    return {
-        "node": row.node_id,
-        "index": row.place,
-        "uuid": row.uuid,
-        "model": row.model,
-        "emulated": row.emulated,
-        "memory_used_bytes": reading.memory_used_bytes,
-        "memory_bytes": row.memory_bytes,
-        "utilisation": reading.utilisation,
-        "temperature_c": reading.temperature_c,
-        "power_w": reading.power_w,
-        "held_by": holder(row),
-    }
-
-
-def instance_reading(reading: InstanceReading, run_id: str, run_name: str) -> dict[str, Any]:
-    return {
-        "id": reading.instance_id,
-        "run": run_id,
-        "name": run_name,
-        "cpu": reading.cpu_seconds,
-        "memory_bytes": reading.memory_bytes,
-        "processes": reading.processes,
     }

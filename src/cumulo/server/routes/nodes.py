@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.names import printable
-from cumulo.server import render
+from cumulo.server import render, render_control
 from cumulo.server.auth import Auth
 from cumulo.server.paging import Cursor, Limit, cursor_of, key_of
 from cumulo.server.services import Serving
@@ -61,12 +61,12 @@ def telemetry(services: Serving, _caller: Auth) -> Response:
         {
             "at": render.time_of(time.time()),
             "devices": [
-                render.device_reading(reading, devices[reading.uuid])
+                render_control.device_reading(reading, devices[reading.uuid])
                 for reading in readings.devices
                 if reading.uuid in devices
             ],
             "instances": [
-                render.instance_reading(reading, *names[reading.instance_id])
+                render_control.instance_reading(reading, *names[reading.instance_id])
                 for reading in readings.instances
                 if reading.instance_id in names
             ],

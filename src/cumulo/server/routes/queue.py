@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from cumulo.domain.ask import AskError, parse_gpu_ask
 from cumulo.domain.errors import CumuloError
-from cumulo.server import render
+from cumulo.server import render, render_control
 from cumulo.server.auth import Auth
 from cumulo.server.paging import Cursor, Limit, cursor_of, key_of
 from cumulo.server.services import Serving
@@ -22,7 +22,7 @@ def queue(services: Serving, _caller: Auth, limit: Limit = 50, cursor: Cursor = 
     after = key_of(cursor, int)[0] if cursor else 0
     rows = [row for row in services.control.queue() if row.place > after]
     more = cursor_of(rows[limit - 1].place) if len(rows) > limit else None
-    return render.page([render.queue_row(row) for row in rows[:limit]], more)
+    return render.page([render_control.queue_row(row) for row in rows[:limit]], more)
 
 
 @router.get("/v1/offers", response_model=api.Offers)
@@ -38,4 +38,4 @@ def offers(
         ask = parse_gpu_ask(gpu) if gpu is not None else None
     except AskError as error:
         raise CumuloError("invalid_ask", f"gpu: {error}") from None
-    return render.answer({"items": [render.offer(one) for one in services.control.offers(ask)]})
+    return render.answer({"items": [render_control.offer(one) for one in services.control.offers(ask)]})

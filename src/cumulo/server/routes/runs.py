@@ -11,7 +11,7 @@ from starlette.responses import Response
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import TERMINAL, RunStatus
 from cumulo.domain.run import RunKind, RunSpec
-from cumulo.server import access, render
+from cumulo.server import access, render, render_control
 from cumulo.server.auth import Auth
 from cumulo.server.paging import Cursor, Limit, cursor_of, key_of
 from cumulo.server.services import Services, Serving
@@ -37,7 +37,7 @@ def plan(body: api.Submission, services: Serving, caller: Auth) -> Response:
     with services.db.read() as tx:
         for name in spec.after:
             access.find_run(tx, name, caller)
-    return render.answer(render.plan(services.control.plan(spec, account=caller.account)))
+    return render.answer(render_control.plan(services.control.plan(spec, account=caller.account)))
 
 
 @router.post(
@@ -159,7 +159,7 @@ def why(run: str, services: Serving, caller: Auth) -> Response:
     """Why a run stands where it stands. The last log lines of an ended one are for its owner."""
     with services.db.read() as tx:
         row = access.find_run(tx, run, caller)
-    told = render.why(services.control.why(row.id))
+    told = render_control.why(services.control.why(row.id))
     if told["ended"] and not access.is_own(row, caller):
         told["ended"]["last_log_lines"] = []
     return render.answer(told)

@@ -1,0 +1,227 @@
+"""The rest of the cloud: nodes and devices, events, use, blobs, tokens, storage, checks."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cumulo.wire.api.model import Body, Decimal, Model
+
+
+class Health(Model):
+    """Who answers here, before any token is shown."""
+
+    status: Literal["ok"]
+    version: str
+    cloud_id: str
+    api: Literal["v1"]
+
+
+class Me(Model):
+    account: str
+    project: str
+    admin: bool
+    unix_user: str | None
+
+
+class Offer(Model):
+    """Something that can be launched. Prices in USD per hour for one GPU; an emulated device has none."""
+
+    region: str
+    gpu: str
+    memory_gb: float
+    emulated: bool
+    mode: str
+    purchase: str
+    price_usd_h: float | None
+    rental_usd_h: float | None
+    total: int
+    free: int
+    max_per_node: int
+
+
+class Holder(Model):
+    run: str
+    name: str
+    instance: str
+    account: str
+    mode: str
+
+
+class Device(Model):
+    """One accelerator. `foreign` says who else uses it, empty when nobody does."""
+
+    index: int
+    uuid: str
+    model: str
+    memory_gb: float
+    emulated: bool
+    health: str
+    health_reason: str
+    held_by: Holder | None
+    foreign: str
+
+
+class Node(Model):
+    id: str
+    region: str
+    name: str
+    state: str
+    state_reason: str
+    emulated: bool
+    address: str
+    cpus: float
+    cpus_free: float
+    memory_gb: float
+    memory_free_gb: float
+    devices: list[Device]
+    labels: dict[str, str]
+
+
+class DeviceReading(Model):
+    """What a device is doing; null where its backend can't tell. `utilisation` is 0 to 1."""
+
+    node: str
+    index: int
+    uuid: str
+    model: str
+    emulated: bool
+    memory_used_bytes: int | None
+    memory_bytes: int
+    utilisation: float | None
+    temperature_c: float | None
+    power_w: float | None
+    held_by: Holder | None
+
+
+class InstanceReading(Model):
+    """What an instance uses. `cpu` is CPU seconds since it started."""
+
+    id: str
+    run: str
+    name: str
+    cpu: float
+    memory_bytes: int
+    processes: int
+
+
+class Telemetry(Model):
+    at: datetime
+    devices: list[DeviceReading]
+    instances: list[InstanceReading]
+
+
+class Event(Model):
+    seq: int
+    at: datetime
+    kind: str
+    run: str | None
+    instance: str | None
+    node: str | None
+    account: str
+    project: str
+    message: str
+
+
+class UsageRow(Model):
+    key: str
+    gpu_seconds: float
+    cpu_seconds: float
+    cost_usd: Decimal
+    rental_usd: Decimal
+    cost_nano: int
+    rental_nano: int
+
+
+class Usage(Model):
+    items: list[UsageRow]
+    total: UsageRow
+
+
+class DigestList(Body):
+    digests: Annotated[list[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]], Field(max_length=50_000)]
+
+
+class Missing(Model):
+    missing: list[str]
+
+
+class Stored(Model):
+    stored: int
+
+
+class NewToken(Body):
+    """For another account: admins only."""
+
+    label: Annotated[str, Field(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")]
+    account: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    expires_in_s: Annotated[float, Field(gt=0, le=10 * 365 * 86400)] | None = None
+
+
+class Token(Model):
+    """A token as it may be shown: never its secret."""
+
+    id: str
+    label: str
+    account: str
+    project: str
+    created_at: datetime
+    expires_at: datetime | None
+    used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class CreatedToken(Model):
+    """The only answer that ever holds a token's text."""
+
+    id: str
+    label: str
+    account: str
+    token: str
+    expires_at: datetime | None
+
+
+class StorageRow(Model):
+    what: str
+    bytes: int | None
+    count: int
+    path: str
+    kept_days: float | None
+
+
+class StorageRows(Model):
+    items: list[StorageRow]
+
+
+class Sweep(Body):
+    dry_run: bool = False
+
+
+class Check(Model):
+    name: str
+    status: Literal["ok", "warn", "fail", "info"]
+    text: str
+    hint: str
+
+
+class Checks(Model):
+    checks: list[Check]
+
+
+class NodePage(Model):
+    items: list[Node]
+    next: str | None
+
+
+class EventPage(Model):
+    items: list[Event]
+    next: str | None
+
+
+class TokenPage(Model):
+    items: list[Token]
+    next: str | None
+
+
+class Offers(Model):
+    items: list[Offer]

@@ -1,0 +1,31 @@
+"""What all shapes of the API have in common, and the shape of a failure."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Decimal = Annotated[str, Field(pattern=r"^\d+\.\d{2,9}$", description="USD as a decimal number")]
+
+
+class Model(BaseModel):
+    """Everything that travels: unknown keys are an error on both sides."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Body(Model):
+    """What comes in: a number is a number, and `true` is none."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Problem(Model):
+    """A failure (RFC 9457). `code` is stable and is what programs should look at."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str
+    details: dict[str, Any]
