@@ -179,19 +179,22 @@ class _Mount:
     version: Literal[1, 2]
 
 
-def claim(root: Path = Path("/")) -> Cgroups:
-    """Prepare the parent cgroups and say what can be enforced. `root` is where /proc and /sys are looked for."""
+def claim(root: Path = Path("/"), *, name: str = OURS) -> Cgroups:
+    """Prepare the parent cgroups and say what can be enforced. `root` is where /proc and /sys are looked for.
+
+    `name` is the parents': two clouds on one machine need different ones, since each sweeps what it does not know.
+    """
     mounts = _mounts(root)
     paths = _own_paths(root)
     unified = next((mount for mount in mounts if mount.version == 2), None)
     if unified is not None:
         own = _inside(unified, paths.get("", "/"))
         if set(LIMITS) & _words(own / "cgroup.controllers") or not any(mount.version == 1 for mount in mounts):
-            return _claim_v2(unified, own)
-    return _claim_v1([mount for mount in mounts if mount.version == 1], paths)
+            return _claim_v2(unified, own, name)
+    return _claim_v1([mount for mount in mounts if mount.version == 1], paths, name)
 
 
-def _claim_v1(mounts: list[_Mount], paths: Mapping[str, str]) -> Cgroups:
+def _claim_v1(mounts: list[_Mount], paths: Mapping[str, str], name: str) -> Cgroups:
     parents: dict[str, Path] = {}
     refusals: dict[str, str] = {}
     for controller in (*LIMITS, "cpuacct", "cpuset"):
@@ -199,14 +202,14 @@ def _claim_v1(mounts: list[_Mount], paths: Mapping[str, str]) -> Cgroups:
         if mount is None:
             refusals[controller] = f"the kernel offers no cgroup controller '{controller}' here"
             continue
-        parent = _inside(mount, paths.get(controller, "/")) / OURS
+        parent = _inside(mount, paths.get(controller, "/")) / name
         try:
             parent.mkdir(exist_ok=True)
             if not os.access(parent, os.W_OK):
                 raise PermissionError(13, "it belongs to somebody else")
             if controller == "cpuset":
-                for name in ("cpuset.cpus", "cpuset.mems"):
-                    (parent / name).write_text((parent.parent / name).read_text())
+                for file in ("cpuset.cpus", "cpuset.mems"):
+                    (parent / file).write_text((parent.parent / file).read_text())
         except OSError as error:
             refusals[controller] = f"{parent} cannot be made ({error.strerror}); start the server as root"
         else:
@@ -214,11 +217,11 @@ def _claim_v1(mounts: list[_Mount], paths: Mapping[str, str]) -> Cgroups:
     return _with_report(1, parents, refusals, how="cgroup v1")
 
 
-def _claim_v2(mount: _Mount, own: Path) -> Cgroups:
+def _claim_v2(mount: _Mount, own: Path, name: str) -> Cgroups:
     refusal = "no cgroup can be made"
     for base in dict.fromkeys((own, mount.point)):
         try:
-            given = _enable(base)
+            given = _enable(base, base / name)
         except OSError as error:
             refusal = (
                 f"{base} cannot be used ({error.strerror}); start the server as root, or as "
@@ -227,14 +230,13 @@ def _claim_v2(mount: _Mount, own: Path) -> Cgroups:
             continue
         missing = "the parent cgroup does not pass on this controller; delegate it (systemd: Delegate=yes)"
         refusals: dict[str, str] = {limit: missing for limit in LIMITS if limit not in given}
-        return _with_report(2, dict.fromkeys(sorted(given), base / OURS), refusals, how="cgroup v2")
+        return _with_report(2, dict.fromkeys(sorted(given), base / name), refusals, how="cgroup v2")
     return _with_report(2, {}, dict.fromkeys(LIMITS, refusal), how="cgroup v2")
 
 
-def _enable(base: Path) -> set[str]:
-    """Make `base`/cumulo with all controllers that `base` has; which those are. OSError where we may not."""
+def _enable(base: Path, ours: Path) -> set[str]:
+    """Make `ours` below `base` with all controllers that `base` has; which those are. OSError where we may not."""
     wanted = _words(base / "cgroup.controllers") & {*LIMITS, "cpuset"}
-    ours = base / OURS
     for folder in (base, ours):
         if folder == ours:
             ours.mkdir(exist_ok=True)

@@ -67,7 +67,7 @@ class LocalEngine:
         self._layout = Layout(root.absolute())
         self._layout.make()
         self._fence = EpochFence(self._layout.epoch)
-        self._cgroups = cgroups.claim()
+        self._cgroups = cgroups.claim(name=f"cumulo-{cloud_id}")
         self._spawner = Spawner(self._layout.root)
         self._listeners: list[Callable[[str], None]] = []
         self._hints = HintSocket(self._layout.root / "hints", self._hint)
