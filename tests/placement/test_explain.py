@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from cumulo.catalog.kinds import resolve
-from cumulo.domain.ask import parse_gpu_ask
+from cumulo.domain.ask import Ask, parse_gpu_ask
 from cumulo.domain.quantities import parse_cpus, parse_memory
 from cumulo.placement.explain import expect, suggest
 from cumulo.placement.fit import choose
@@ -145,7 +145,7 @@ def test_where_nothing_helps_nothing_is_suggested():
 
 
 def test_an_absurd_ask_is_not_tried_number_by_number(monkeypatch):
-    tried = []
+    tried: list[Ask] = []
     monkeypatch.setattr("cumulo.placement.explain.choose", noting(tried))
     suggest(world(FOUR, holds=[hold("a", "n", *ALL)]), ask("A100:999", nodes=100_000))
     assert len(tried) < 20

@@ -1,19 +1,22 @@
 """Where store and engine disagree on what exists: what is missing, and what should not be there.
 
-Missing counts only in a complete observation that is newer than what was asked of the engine. Something that carries
+Missing counts only in a complete observation that is newer than what was asked of the engine and than the last sight
+of it. What an engine seems to have forgotten it is asked for again. Something that carries
 our cloud id and that the store does not know is a leak: recorded, reported, and stopped if it began after this server
 opened the store; an older one may be a run that a restored backup has forgotten, so it is held for the admin. Either
 way what it holds is held.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from cumulo.control.driver import EngineDriver
 from cumulo.control.live import LiveInstance, Picture
 from cumulo.control.nodes import lost
-from cumulo.domain.instance import Observation, ObservedInstance, parse_instance_id
+from cumulo.domain.instance import InstanceParts, Observation, ObservedInstance, parse_instance_id
 from cumulo.domain.lifecycle import EndReason, InstanceState
 from cumulo.placement.world import Hold, OverHeld
 from cumulo.store import picture
@@ -23,7 +26,12 @@ from cumulo.store.events import NewEvent
 
 log = logging.getLogger(__name__)
 
-LEAK_GRACE_S = 30.0
+LEAK_GRACE_S: Final = 30.0
+# An instance that is still missing after it was asked for so often, once a complete look, will not come.
+MOST_ASKS: Final = 300
+# A stop is told again when an instance runs on for so long after its grace.
+STOP_AGAIN_S: Final = 10.0
+_ENDING: Final = (InstanceState.STOPPING, InstanceState.ENDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +44,7 @@ class Leak:
     since: float
     stopped: bool
     text: str
+    hold: Hold
 
 
 class Absences:
@@ -44,15 +53,53 @@ class Absences:
     def __init__(self, db: Database, drivers: dict[str, EngineDriver], *, cloud_id: str, opened_at: float) -> None:
         self.leaks: dict[str, Leak] = {}
         self._db, self._drivers, self._cloud_id, self._opened_at = db, drivers, cloud_id, opened_at
-        self._told_at: dict[str, float] = {}
+        self._untold: set[str] = set()  # leaks whose event is not in the store yet
+        self._known_at: dict[str, float] = {}  # when it was asked for or seen last: absence counts after that
+        self._asks: Counter[str] = Counter()
+        self._stopped_at: dict[str, float] = {}  # when a stop was told last
 
     def told(self, instance_ids: Iterable[str], now: float) -> None:
         """The engine has just been asked to start these."""
-        self._told_at.update((instance_id, now) for instance_id in instance_ids)
+        for instance_id in instance_ids:
+            self._known_at[instance_id] = now
+            self._asks[instance_id] += 1
+
+    def told_to_stop(self, instance_ids: Iterable[str], now: float) -> None:
+        self._stopped_at.update((instance_id, now) for instance_id in instance_ids)
 
     def forget(self, instance_ids: Iterable[str]) -> None:
         for instance_id in instance_ids:
-            self._told_at.pop(instance_id, None)
+            self._known_at.pop(instance_id, None)
+            self._asks.pop(instance_id, None)
+            self._stopped_at.pop(instance_id, None)
+
+    def written(self) -> None:
+        """What was noted in the step's batch is in the store."""
+        self._untold.clear()
+
+    def restore(self, seen: Picture) -> None:
+        """A picture that was read afresh knows nothing of leaks; what they hold is held all the same."""
+        for leak in self.leaks.values():
+            _hold(seen, leak)
+
+    def sighted(self, seen: Picture, observation: Observation) -> None:
+        """Takes note of what is there, so that an older observation that arrives later proves nothing."""
+        for observed in observation.instances:
+            if observed.instance_id in seen.instances:
+                before = self._known_at.get(observed.instance_id, 0.0)
+                self._known_at[observed.instance_id] = max(before, observation.as_of)
+
+    def unstopped(self, seen: Picture, observation: Observation) -> dict[str, float]:
+        """Instances (and their grace) that run on although they were told to stop and their grace is over."""
+        found: dict[str, float] = {}
+        for observed in observation.instances:
+            instance = seen.instances.get(observed.instance_id)
+            if instance is None or instance.stop_reason is None or observed.state in _ENDING:
+                continue
+            grace_s = instance.stop_grace_s or 0.0
+            if observation.as_of > self._stopped_at.get(instance.id, 0.0) + grace_s + STOP_AGAIN_S:
+                found[instance.id] = grace_s
+        return found
 
     def missing(
         self, seen: Picture, region: str, observation: Observation
@@ -66,13 +113,17 @@ class Absences:
         for instance in list(seen.instances.values()):
             if instance.region != region or instance.id in there or instance.ended:
                 continue
-            if observation.as_of <= self._told_at.get(instance.id, 0.0):
+            if observation.as_of <= self._known_at.get(instance.id, 0.0):
                 continue
             if instance.started_at is not None:
                 text = "its engine no longer knows it; was its folder deleted?"
                 over.append((instance, lost(instance, text, observation.as_of)))
             elif instance.stop_reason is not None:
-                over.append((instance, _never_started(instance, observation.as_of)))
+                text = "it was stopped before it started"
+                over.append((instance, _never_started(instance, EndReason.CANCELLED, text, observation.as_of)))
+            elif self._asks[instance.id] >= MOST_ASKS:
+                text = "its engine never took it in"
+                over.append((instance, _never_started(instance, EndReason.START_FAILED, text, observation.as_of)))
             else:
                 again.append(instance)
         self._gone_leaks(seen, region, there)
@@ -80,16 +131,18 @@ class Absences:
 
     def _gone_leaks(self, seen: Picture, region: str, there: set[str]) -> None:
         for instance_id in [i for i, leak in self.leaks.items() if leak.region == region and i not in there]:
-            del self.leaks[instance_id]
-            seen.world.release(instance_id)
+            self._let_go(seen, instance_id)
 
     def unexpected(self, seen: Picture, batch: Batch, region: str, observed: ObservedInstance, now: float) -> None:
         """An engine has something that is not in the picture."""
         if observed.cloud_id != self._cloud_id:
             return  # somebody else's: the engine counts it as use, and we never touch it
-        if observed.instance_id in self.leaks:
+        if leak := self.leaks.get(observed.instance_id):
+            if leak.instance_id in self._untold:
+                _tell(batch, leak, now)
             if observed.state is InstanceState.ENDED:
-                self._end_leak(seen, observed)
+                self._let_go(seen, leak.instance_id)
+                self._drivers[region].ask(release=[leak.instance_id])
             return
         with self._db.read() as tx:
             known = picture.instance_state(tx, observed.instance_id)
@@ -115,44 +168,67 @@ class Absences:
         what = "it is being stopped" if young else "it is older than this server's start, so it is left to the admin"
         text = f"{observed.instance_id} runs on {observed.node} but the store does not know it; {what}"
         log.warning("leak: %s", text)
-        self.leaks[observed.instance_id] = Leak(
-            instance_id=observed.instance_id, region=region, node=observed.node, since=now, stopped=young, text=text
-        )
-        event = NewEvent(at=now, kind="instance.leaked", message=text, project="default", account="")
-        batch.event(event)
-        node_id = f"{region}/{observed.node}"
-        try:
-            run_id = parse_instance_id(observed.instance_id).run_id
-        except ValueError:
-            run_id = ""
+        parts = _parts(observed.instance_id)
         hold = Hold(
             instance_id=observed.instance_id,
-            run_id=run_id,
+            run_id=parts.run_id if parts else "",
             run_name=f"leak {observed.instance_id}",
-            node_id=node_id,
+            node_id=f"{region}/{observed.node}",
             cpus_milli=0,
             memory_bytes=0,
             device_uuids=observed.device_uuids or (),
         )
-        try:
-            seen.world.hold(hold)
-        except OverHeld as error:
-            log.error("a leak holds what is held already: %s", error)
+        leak = Leak(
+            instance_id=hold.instance_id,
+            region=region,
+            node=observed.node,
+            since=now,
+            stopped=young,
+            text=text,
+            hold=hold,
+        )
+        self.leaks[leak.instance_id] = leak
+        self._untold.add(leak.instance_id)
+        _tell(batch, leak, now)
+        _hold(seen, leak)
         if young:
             self._drivers[region].ask(stop={observed.instance_id: LEAK_GRACE_S})
 
-    def _end_leak(self, seen: Picture, observed: ObservedInstance) -> None:
-        leak = self.leaks.pop(observed.instance_id)
-        seen.world.release(leak.instance_id)
-        self._drivers[leak.region].ask(release=[leak.instance_id])
+    def _let_go(self, seen: Picture, instance_id: str) -> None:
+        del self.leaks[instance_id]
+        self._untold.discard(instance_id)
+        seen.world.release(instance_id)
+        left = (_parts(other) for other in self.leaks)
+        seen.leaked = {parts[:3] for parts in left if parts}
 
 
-def _never_started(instance: LiveInstance, now: float) -> ObservedInstance:
+def _parts(instance_id: str) -> InstanceParts | None:
+    """What the id says; None for what is no instance's id."""
+    try:
+        return parse_instance_id(instance_id)
+    except ValueError:
+        return None
+
+
+def _tell(batch: Batch, leak: Leak, now: float) -> None:
+    batch.event(NewEvent(at=now, kind="instance.leaked", message=leak.text, project="default", account=""))
+
+
+def _hold(seen: Picture, leak: Leak) -> None:
+    if parts := _parts(leak.instance_id):
+        seen.leaked.add(parts[:3])
+    try:
+        seen.world.hold(leak.hold)
+    except OverHeld as error:
+        log.error("a leak holds what is held already: %s", error)
+
+
+def _never_started(instance: LiveInstance, reason: EndReason, message: str, now: float) -> ObservedInstance:
     return ObservedInstance(
         instance_id=instance.id,
         cloud_id="",
         state=InstanceState.ENDED,
         ended_at=now,
-        reason=EndReason.CANCELLED,
-        message="it was stopped before it started",
+        reason=reason,
+        message=message,
     )

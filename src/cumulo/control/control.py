@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cumulo.control import explain
+from cumulo.control import explain, listing
 from cumulo.control.absence import Leak
 from cumulo.control.answers import Offer, Plan, QueueRow, Why
 from cumulo.control.driver import EngineDriver
@@ -44,11 +44,12 @@ class Control:
         cloud_id: str,
         rates: Rates | None = None,
         clock: Callable[[], float] = time.time,
+        inbox: Inbox | None = None,
     ) -> None:
         self.engines = dict(engines)
         self._db, self._logs, self._clock = db, logs, clock
         self._rates = rates or Rates()
-        self._inbox = Inbox()
+        self._inbox = inbox or Inbox()
         self._shipper = Shipper(logs, clock=clock, progress=self._inbox.progress)
         self._seq = 0
         self._tick = threading.Condition()
@@ -58,6 +59,7 @@ class Control:
             name: EngineDriver(
                 engine,
                 epoch=epoch,
+                cloud_id=cloud_id,
                 report=self._inbox.report,
                 ship_log=self._shipper.finish,
                 fenced=self._fence,
@@ -166,12 +168,12 @@ class Control:
         return tuple(printable(line, 300) for line in text.splitlines()[-lines:])
 
     def queue(self) -> tuple[QueueRow, ...]:
-        rows: tuple[QueueRow, ...] = self._ask(lambda seen: explain.queue_rows(seen, self._clock()))
+        rows: tuple[QueueRow, ...] = self._ask(lambda seen: listing.queue_rows(seen, self._clock()))
         return rows
 
     def offers(self, gpu: GpuAsk | None) -> tuple[Offer, ...]:
         self._wait_ready()
-        rows: tuple[Offer, ...] = self._ask(lambda seen: explain.offers(seen, gpu, self._rates))
+        rows: tuple[Offer, ...] = self._ask(lambda seen: listing.offers(seen, gpu, self._rates))
         return rows
 
     def leaks(self) -> tuple[Leak, ...]:

@@ -1,7 +1,8 @@
 """One thread per engine: tells it what the loop decided, and brings back what it observes.
 
-Commands are put in order and never lost in memory; what a crash loses is made good by the next complete observation,
-since the loop compares and asks again. An engine that raises is `unreachable`, which is not dead: it costs nothing.
+What a crash loses is made good by the next complete observation, since the loop compares and asks again. An engine
+that cannot be looked at is `unreachable`, which is not dead: it costs nothing. One that can be looked at but refuses a
+command is asked again after the next look; its other commands do not wait for that.
 """
 
 import logging
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from cumulo.domain.instance import InstanceSpec, Observation
@@ -60,15 +62,18 @@ class EngineDriver:
         engine: Engine,
         *,
         epoch: int,
+        cloud_id: str,
         report: Callable[[Report], None],
         ship_log: Callable[[Engine, str], None],
         fenced: Callable[[], None],
     ) -> None:
         self.engine = engine
         self.last_look = 0.0  # monotonic seconds of the last look that succeeded
-        self._epoch = epoch
+        self._epoch, self._cloud_id = epoch, cloud_id
         self._report, self._ship_log, self._fenced = report, ship_log, fenced
         self._work = _Work()
+        self._refused_stops: dict[str, float] = {}
+        self._full_at = self._quick_at = self._nodes_at = self._rest_until = 0.0  # monotonic; when the next is due
         self._running: frozenset[str] = frozenset()
         self._changed = threading.Condition()
         self._closing = False
@@ -103,76 +108,94 @@ class EngineDriver:
         with self._changed:
             self._work.ensure.update((spec.instance_id, spec) for spec in ensure or ())
             self._work.stop.update(stop or {})
+            for instance_id in stop or ():  # not even begun with: it must not start now
+                self._work.ensure.pop(instance_id, None)
             self._work.release += release or ()
             if running is not None:
                 self._running = running
             self._changed.notify()
 
     def _loop(self) -> None:
-        full = quick = nodes = 0.0
-        while True:
-            work = self._next(min(full, quick if self._running else full))
-            if work is None:
+        while self._wait():
+            if not self.turn(time.monotonic()):
                 return
-            now = time.monotonic()
-            try:
-                looked_at_nodes = now >= nodes
-                if looked_at_nodes:
-                    self._report(Report(region=self.engine.name, nodes=self.engine.nodes()))
-                    nodes = now + NODES_LOOK_S
-                self._do(work)
-                if now >= full:
-                    self._look(None)
-                    full, quick = now + FULL_LOOK_S, now + QUICK_LOOK_S
-                elif work.hints:
-                    self._look(frozenset(work.hints))
-                elif now >= quick and self._running:
-                    self._look(self._running)
-                    quick = now + QUICK_LOOK_S
-                self.last_look = now
-            except StaleEpoch:
-                log.error("another control plane has taken over engine %s; this one stops", self.engine.name)
-                self._fenced()
-                return
-            except Exception as error:
-                log.warning("engine %s does not answer", self.engine.name, exc_info=True)
-                full = nodes = now + FULL_LOOK_S
-                self._report(Report(region=self.engine.name, unreachable=str(error) or type(error).__name__))
-                self._put_back(work)
 
-    def _next(self, until: float) -> _Work | None:
-        """Waits for work or until the next look is due; None when closing."""
+    def _wait(self) -> bool:
+        """Waits until there is something to do or to look at. False when closing."""
         with self._changed:
-            while not (self._work or self._closing):
-                left = until - time.monotonic()
-                if left <= 0 or not self._changed.wait(left):
+            while not self._closing:
+                now = time.monotonic()
+                until = min(self._full_at, self._quick_at) if self._running else self._full_at
+                until = min(until, self._rest_until) if self._work else until
+                if now >= until:
                     break
-        if self._closing:
-            return None
-        if self._work.hints and not (self._work.ensure or self._work.stop):
+                self._changed.wait(until - now)
+            gather = bool(self._work.hints) and not (self._work.ensure or self._work.stop)
+        if gather:
             time.sleep(GATHER_S)
+        return not self._closing
+
+    def turn(self, now: float) -> bool:
+        """Does what there is to do, and looks where a look is due at `now`. False once another leader is known."""
         with self._changed:
             work, self._work = self._work, _Work()
-        return work
+        try:
+            if now >= self._nodes_at:
+                self._report(Report(region=self.engine.name, nodes=self.engine.nodes()))
+                self._nodes_at = now + NODES_LOOK_S
+            self._do(work)
+            if now >= self._full_at:
+                self._look(None)
+                self._full_at, self._quick_at = now + FULL_LOOK_S, now + QUICK_LOOK_S
+                self.ask(stop=self._refused_stops)
+                self._refused_stops = {}
+            elif work.hints:
+                self._look(frozenset(work.hints))
+            elif now >= self._quick_at and self._running:
+                self._look(self._running)
+                self._quick_at = now + QUICK_LOOK_S
+            self.last_look = now
+        except StaleEpoch:
+            log.error("another control plane has taken over engine %s; this one stops", self.engine.name)
+            self._fenced()
+            return False
+        except Exception as error:
+            log.warning("engine %s does not answer: %s", self.engine.name, error)
+            self._full_at = self._quick_at = self._nodes_at = self._rest_until = now + FULL_LOOK_S
+            self._report(Report(region=self.engine.name, unreachable=str(error) or type(error).__name__))
+            self._put_back(work)
+        return True
 
     def _do(self, work: _Work) -> None:
-        for instance_id in list(work.release):
-            self.engine.release(instance_id, self._epoch)
+        """Passes on what is asked. What the engine refuses keeps nothing else from being done."""
+        for instance_id in work.release:
             self._reported.discard(instance_id)
-            work.release.remove(instance_id)
-        for instance_id in list(work.ensure):
-            self.engine.ensure(work.ensure[instance_id], self._epoch)
-            del work.ensure[instance_id]
-        for instance_id in list(work.stop):
-            self.engine.stop(instance_id, work.stop[instance_id], self._epoch)
-            work.hints.add(instance_id)
-            del work.stop[instance_id]
+            self._try(instance_id, "released", partial(self.engine.release, instance_id, self._epoch))
+        for instance_id, spec in work.ensure.items():
+            self._try(instance_id, "started", partial(self.engine.ensure, spec, self._epoch))
+        for instance_id, grace_s in work.stop.items():
+            if not self._try(instance_id, "stopped", partial(self.engine.stop, instance_id, grace_s, self._epoch)):
+                self._refused_stops[instance_id] = grace_s
+        work.hints.update(work.stop)
+        work.release, work.ensure, work.stop = [], {}, {}
+
+    def _try(self, instance_id: str, done: str, command: Callable[[], None]) -> bool:
+        """Whether the engine took the command. An instance that was not started is missing, and so asked for again."""
+        try:
+            command()
+        except StaleEpoch:
+            raise
+        except Exception as error:
+            log.warning("%s could not be %s: %s", instance_id, done, error)
+            return False
+        return True
 
     def _put_back(self, work: _Work) -> None:
         """What could not be done is still to be done, unless something newer was asked meanwhile."""
         with self._changed:
             for instance_id, spec in work.ensure.items():
-                self._work.ensure.setdefault(instance_id, spec)
+                if instance_id not in self._work.stop:
+                    self._work.ensure.setdefault(instance_id, spec)
             for instance_id, grace_s in work.stop.items():
                 self._work.stop.setdefault(instance_id, grace_s)
             self._work.release = work.release + self._work.release
@@ -180,7 +203,8 @@ class EngineDriver:
     def _look(self, only: frozenset[str] | None) -> None:
         seen = self.engine.observe(only)
         for instance in seen.instances:
-            if instance.state is InstanceState.ENDED and instance.instance_id not in self._reported:
+            ours = instance.cloud_id == self._cloud_id
+            if ours and instance.state is InstanceState.ENDED and instance.instance_id not in self._reported:
                 self._ship_log(self.engine, instance.instance_id)
                 self._reported.add(instance.instance_id)
         if seen.instances or seen.complete:

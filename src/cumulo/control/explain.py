@@ -3,20 +3,19 @@
 from collections import Counter
 from dataclasses import replace
 
-from cumulo.catalog.kinds import known
+from cumulo.catalog.kinds import resolve
 from cumulo.catalog.kinds import suggest as suggest_kinds
-from cumulo.control.answers import Ahead, Change, Choice, Count, NodeAnswer, Offer, Plan, QueueRow, Why
+from cumulo.control.answers import Ahead, Change, Choice, Count, NodeAnswer, Plan, Why
 from cumulo.control.live import LiveRun, Picture
 from cumulo.control.scheduling import Rates, rental_nano_h
 from cumulo.domain.ask import Ask, GpuAsk
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import RunStatus
 from cumulo.domain.names import printable
-from cumulo.domain.node import NodeState, SharingMode
 from cumulo.domain.quantities import format_duration
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.placement.explain import Reasons, expect, reasons, suggest
-from cumulo.placement.fit import Constraint, admitted_kinds, choose
+from cumulo.placement.fit import Constraint, choose
 from cumulo.placement.order import hold_places
 from cumulo.placement.world import Waiting, World, in_order
 
@@ -27,17 +26,13 @@ MOST_QUEUED = 2000
 
 def waiting_units(seen: Picture, now: float) -> list[Waiting]:
     """All that waits to be placed, in order; of an array its next few."""
-    queue: list[Waiting] = []
-    for run in seen.runs.values():
-        queue += run.waiting(now, 64)
-    return in_order(queue)[:MOST_QUEUED]
+    return in_order(seen.waiting(now, 64))[:MOST_QUEUED]
 
 
 def check_gpu_names(gpu: GpuAsk | None, world: World) -> None:
     """Raises CumuloError `unknown_gpu` for a name that neither the catalogue nor this cloud knows."""
-    present = {model.lower() for model in world.models()}
     for name in gpu.names if gpu else ():
-        if known(name) or name.lower() in present:
+        if resolve(name, present=world.models()):
             continue
         close = suggest_kinds(name)
         hint = f"did you mean {' or '.join(close)}?" if close else "see `cumulo offers` for what is there"
@@ -144,14 +139,17 @@ def why_waiting(seen: Picture, run: LiveRun, now: float) -> Why:
         return _plain(run, f"it comes after {', '.join(names)}, which has not ended", binding="after")
     if run.status is RunStatus.STOPPED:
         return _plain(run, "it is stopped; `cumulo start` queues it again")
-    recovering = [unit for unit in run.units.values() if not unit.instances and unit.not_before]
-    if recovering and all((unit.not_before or 0) > now for unit in recovering):
-        left = format_duration(min(unit.not_before or 0 for unit in recovering) - now)
-        return _plain(run, f"attempt {run.attempts} ended; the next begins in {left}", binding="backoff")
     mine = run.waiting(now, 1)
-    if not mine:
-        return _plain(run, _active_text(run, now))
-    return _why_unplaced(seen, run, mine[0], now)
+    if mine and mine[0].key in seen.leaked:
+        text = "an earlier instance of it that the store has forgotten still runs; it starts once that has ended"
+        return _plain(run, text, binding="leak")
+    if mine:
+        return _why_unplaced(seen, run, mine[0], now)
+    later = [unit.not_before for unit in run.units.values() if not unit.instances and unit.not_before]
+    if later and not any(unit.instances for unit in run.units.values()):
+        left = format_duration(min(later) - now)
+        return _plain(run, f"attempt {run.attempts} ended; the next begins in {left}", binding="backoff")
+    return _plain(run, _active_text(run, now))
 
 
 def _plain(run: LiveRun, summary: str, binding: str | None = None) -> Why:
@@ -247,78 +245,3 @@ def _ahead(seen: Picture, why: Reasons, queue: list[Waiting], target: Waiting, n
             text = f"waits before it (priority {other.priority})"
             found[other.key[0]] = Ahead(run_id=other.key[0], name=other.name, text=text)
     return list(found.values())[:MOST_AHEAD]
-
-
-# ---- lists ----------------------------------------------------------------------------------------------------------
-
-
-def queue_rows(seen: Picture, now: float) -> tuple[QueueRow, ...]:
-    """The runs that wait, each once, in order: first those that may start, then those that may not yet."""
-    rows: dict[str, QueueRow] = {}
-    texts: dict[Ask, str] = {}
-    for waiting in waiting_units(seen, now):
-        run = seen.runs[waiting.key[0]]
-        if run.id not in rows:
-            if waiting.ask not in texts:
-                texts[waiting.ask] = reasons(seen.world, waiting.ask).summary()
-            rows[run.id] = _queue_row(len(rows) + 1, run, texts[waiting.ask])
-    for run in seen.runs.values():
-        held_back = run.waits_for or run.status is RunStatus.RECOVERING
-        if held_back and run.id not in rows and run.wanted == "running":
-            rows[run.id] = _queue_row(len(rows) + 1, run, why_waiting(seen, run, now).summary)
-    return tuple(rows.values())
-
-
-def _queue_row(place: int, run: LiveRun, text: str) -> QueueRow:
-    return QueueRow(
-        place=place,
-        run_id=run.id,
-        name=run.spec.name,
-        account=run.account,
-        kind=str(run.spec.kind),
-        ask=run.spec.ask.describe(),
-        priority=run.spec.priority,
-        accepted_at=run.accepted_at,
-        waiting_for=text,
-    )
-
-
-def offers(seen: Picture, gpu: GpuAsk | None, rates: Rates) -> tuple[Offer, ...]:
-    """What can be launched here, one row for each region and GPU kind."""
-    check_gpu_names(gpu, seen.world)
-    kinds = admitted_kinds(gpu, seen.world) if gpu else None
-    rows: dict[tuple[str, str, bool], Offer] = {}
-    for use in seen.world.nodes.values():
-        region = use.id.partition("/")[0]
-        per_model: Counter[str] = Counter(device.model for device in use.node.devices)
-        for device in use.node.devices:
-            if (kinds is not None and device.model not in kinds) or (
-                gpu is not None and not gpu.admits_memory(device.memory_bytes)
-            ):
-                continue
-            key = (region, device.model, device.emulated)
-            row = rows.get(key) or _offer(region, device.model, device.memory_bytes, device.emulated, rates)
-            free = use.node.state is NodeState.READY and use.usable(device) and device.uuid not in use.held_by
-            rows[key] = replace(
-                row,
-                total=row.total + 1,
-                free=row.free + free,
-                max_per_node=max(row.max_per_node, per_model[device.model]),
-            )
-    return tuple(rows[key] for key in sorted(rows))
-
-
-def _offer(region: str, model: str, memory_bytes: int, emulated: bool, rates: Rates) -> Offer:
-    return Offer(
-        region=region,
-        gpu=model,
-        memory_bytes=memory_bytes,
-        emulated=emulated,
-        mode=str(SharingMode.EXCLUSIVE),
-        purchase=str(PurchaseOption.ON_DEMAND),
-        price_nano_h=0 if emulated else rates.price_nano_h(model, 1),
-        rental_nano_h=None if emulated else rental_nano_h(model, 1) or None,
-        total=0,
-        free=0,
-        max_per_node=0,
-    )

@@ -20,7 +20,7 @@ from cumulo.store import picture
 
 @dataclass(slots=True, kw_only=True)
 class LiveInstance:
-    """An instance that has not ended, or whose attempt has not."""
+    """An instance that has not ended, or whose attempt has not. Once it has ended only its unit knows it."""
 
     id: str
     run_id: str
@@ -84,10 +84,11 @@ class LiveRun:
     cost_nano: int
     rental_nano: int
     units: dict[int, LiveUnit] = field(default_factory=dict)
-    last_ended_at: float | None = None  # of the units that ended since this was read
+    # Of the units that ended since this was read.
+    last_ended_at: float | None = field(default=None, compare=False)
     skipped: set[int] = field(default_factory=set)
     outcomes: Counter[RunStatus] = field(default_factory=Counter)
-    first_progress: Progress | None = None
+    first_progress: Progress | None = field(default=None, compare=False)
     last_progress: Progress | None = None
 
     @property
@@ -130,11 +131,20 @@ class LiveRun:
 
 @dataclass(slots=True, kw_only=True)
 class Picture:
-    """Everything that is not over. `by_dependency` finds the runs that wait for a run."""
+    """Everything that is not over. `leaked` are attempts of which an engine has an instance that the store forgot."""
 
     runs: dict[str, LiveRun] = field(default_factory=dict)
     instances: dict[str, LiveInstance] = field(default_factory=dict)
     world: World = field(default_factory=World)
+    leaked: set[tuple[str, int, int]] = field(default_factory=set, compare=False)
+
+    def waiting(self, now: float, most: int) -> list[Waiting]:
+        """What waits to be placed now, at most `most` units of each run.
+
+        An attempt that leaked is not placed: its instances would get the ids of those that run.
+        """
+        found = [waiting for run in self.runs.values() for waiting in run.waiting(now, most)]
+        return [waiting for waiting in found if waiting.key not in self.leaked] if self.leaked else found
 
     def unit_of(self, instance: LiveInstance) -> tuple[LiveRun, LiveUnit]:
         run = self.runs[instance.run_id]
@@ -168,7 +178,8 @@ def load(tx: Connection) -> Picture:
     for row in picture.open_instances(tx):
         instance = _instance(row)
         if instance.run_id in seen.runs and instance.unit in seen.runs[instance.run_id].units:
-            seen.instances[instance.id] = instance
+            if not instance.ended:
+                seen.instances[instance.id] = instance
             seen.runs[instance.run_id].units[instance.unit].instances[instance.id] = instance
     _load_world(tx, seen)
     return seen
@@ -181,8 +192,7 @@ def _load_world(tx: Connection, seen: Picture) -> None:
     for row in picture.nodes(tx):
         seen.world.see_node(row["id"], _node(row, devices.get(row["id"], [])), generation=row["generation"])
     for instance in seen.instances.values():
-        if not instance.ended:
-            seen.world.hold(hold_of(instance, seen.runs[instance.run_id]))
+        seen.world.hold(hold_of(instance, seen.runs[instance.run_id]))
 
 
 def hold_of(instance: LiveInstance, run: LiveRun) -> Hold:
@@ -202,6 +212,7 @@ def hold_of(instance: LiveInstance, run: LiveRun) -> Hold:
 
 
 def _run(row: RowMapping) -> LiveRun:
+    first, last = _progress(row["progress"])
     return LiveRun(
         id=row["id"],
         spec=from_wire(json.loads(row["spec"])),
@@ -217,7 +228,19 @@ def _run(row: RowMapping) -> LiveRun:
         started_at=row["started_at"],
         cost_nano=row["cost_nano"],
         rental_nano=row["rental_nano"],
+        first_progress=first,
+        last_progress=last,
     )
+
+
+def _progress(text: str | None) -> tuple[Progress | None, Progress | None]:
+    """(the value that the rate is reckoned from, the last value), as `observing` wrote them."""
+    if text is None:
+        return None, None
+    values = json.loads(text)
+    done, at = values.pop("since_done"), values.pop("since_at")
+    last = Progress(**values)
+    return Progress(done=done, total=last.total, at=at), last
 
 
 def _instance(row: RowMapping) -> LiveInstance:

@@ -16,8 +16,9 @@ from cumulo.control.histogram import Histogram
 from cumulo.control.live import LiveInstance, LiveRun, Picture, load
 from cumulo.control.nodes import NodeWatch
 from cumulo.control.observing import observe, observe_progress
-from cumulo.control.requests import Inbox, Mail, Wish
-from cumulo.control.scheduling import Rates, place_waiting, specs_for
+from cumulo.control.orders import Orders
+from cumulo.control.requests import Inbox, Mail, Question, Wish
+from cumulo.control.scheduling import Rates, place_waiting
 from cumulo.control.settling import fail_dependent, settle
 from cumulo.control.wanting import grant
 from cumulo.domain.errors import CumuloError
@@ -61,16 +62,18 @@ class ControlLoop:
         self.last_step = 0.0  # monotonic
         self.capacity = World()  # the nodes as if nothing of them were held; never changed, only replaced
         self._wrote_at = 0.0  # monotonic
-        self._db, self._drivers, self._inbox = db, drivers, inbox
+        self._db, self._inbox = db, inbox
         self._cloud_id, self._epoch, self._rates, self._clock = cloud_id, epoch, rates, clock
-        self._changed, self._watch = changed, watch
+        self._changed = changed
         self.absences = Absences(db, drivers, cloud_id=cloud_id, opened_at=clock())
-        self._nodes = NodeWatch(db, drivers)
+        self._orders = Orders(drivers, self.absences, cloud_id=cloud_id, clock=clock, watch=watch)
+        self._nodes = NodeWatch(drivers)
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._fenced = False
+        self._stale = True  # the picture is to be read again before it is used
 
     def start(self) -> None:
-        self._load()
+        self.load()
         self._thread.start()
 
     def close(self) -> None:
@@ -82,35 +85,44 @@ class ControlLoop:
         self._fenced = True
         self.trouble = "another control plane has taken over this cloud; this server only answers questions now"
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Reads the picture afresh, and asks the engines again for what it says."""
         with self._db.read() as tx:
             self.seen = load(tx)
-        self._tend_engines()
+        self._stale = False
+        self.absences.restore(self.seen)
+        self._orders.give_anew(self.seen)
 
     def _run(self) -> None:
-        stale = False
         while True:
             time.sleep(max(0.0, self._wrote_at + BETWEEN_WRITES_S - time.monotonic()))
             mail = self._inbox.take(self._patience())
             if mail.closing:
+                self._refuse(mail, CumuloError("unreachable", "the server is stopping"))
                 return
-            try:
-                if stale:
-                    self._load()
-                    mail.runs.clear()
-                    stale = False
-                self._step(mail)
-                self.trouble = self.trouble if self._fenced else ""
-            except (Overtaken, Conflict):
-                stale = True
-                self._again(mail)
-            except Exception as error:
-                stale = True
-                self.trouble = str(error)
-                log.error("a step of the control loop failed: %s", error, exc_info=not isinstance(error, CumuloError))
-                self._refuse(mail, error)
+            if not self.step(mail):
                 time.sleep(PAUSE_S)
+
+    def step(self, mail: Mail) -> bool:
+        """Works through what arrived. False if it could not be written; the next one then begins with a new picture."""
+        try:
+            if self._stale:
+                self.load()
+                mail.runs.clear()
+            self._step(mail)
+            self.trouble = self.trouble if self._fenced else ""
+        except (Overtaken, Conflict):
+            self._stale = True
+            self._inbox.put_back(mail)
+        except Exception as error:
+            self._stale = True
+            self.trouble = self.trouble if self._fenced else str(error) or type(error).__name__
+            log.error("a step of the control loop failed: %s", error, exc_info=not isinstance(error, CumuloError))
+            self._refuse(mail, error)
+            return False
+        finally:
             self.last_step = time.monotonic()
+        return True
 
     def _patience(self) -> float:
         """How long nothing can happen by itself: until the next retry, at most a tick."""
@@ -128,24 +140,31 @@ class ControlLoop:
         now = self._clock()
         batch = Batch()
         if not self._fenced:
-            self._take_in_runs(mail, batch, now)
-            answers = [(wish, self._grant(wish, batch, now)) for wish in mail.wishes]
+            if mail.runs:
+                self._take_in_runs(mail.runs, batch, now)
+            answers = [(wish, self._grant(wish, batch, now)) for wish in mail.wishes if not wish.answer.cancelled()]
             ended = self._take_in_reports(mail, batch, now)
             settle(self.seen, batch, {instance.run_id for instance in ended}, now)
             placed = place_waiting(self.seen, batch, self._rates, now) if self.ready.is_set() else []
             wrote = self._write(batch)
-            self._act(batch, placed, ended)
+            self._orders.give(self.seen, batch, placed, ended)
             if wrote:
                 self._changed()
             for wish, error in answers:
                 _answer(wish, error)
         else:
-            self._refuse(mail, CumuloError("conflict", self.trouble))
+            for wish in mail.wishes:
+                _answer(wish, CumuloError("conflict", self.trouble))
         for question in mail.questions:
-            try:
-                question.answer.set_result(question.ask(self.seen))
-            except Exception as error:
-                question.answer.set_exception(error)
+            self._tell(question)
+
+    def _tell(self, question: Question) -> None:
+        if question.answer.done():  # nobody waits for it any more
+            return
+        try:
+            question.answer.set_result(question.ask(self.seen))
+        except Exception as error:
+            question.answer.set_exception(error)
 
     def _write(self, batch: Batch) -> bool:
         if not batch:
@@ -156,15 +175,15 @@ class ControlLoop:
                 raise CumuloError("conflict", self.trouble)
             batch.flush(tx)
         self._wrote_at = time.monotonic()
+        self.absences.written()
         for row in batch.new_instances.values():
-            self.latencies.append(row["placed_at"] - row["accepted_at"])
+            if row["attempt"] == 1 and row["rank"] == 0:
+                self.latencies.append(row["placed_at"] - row["accepted_at"])
         return True
 
-    def _take_in_runs(self, mail: Mail, batch: Batch, now: float) -> None:
-        if not mail.runs:
-            return
+    def _take_in_runs(self, run_ids: list[str], batch: Batch, now: float) -> None:
         with self._db.read() as tx:
-            new = self.seen.add_runs(list(picture.open_runs(tx, mail.runs)))
+            new = self.seen.add_runs(list(picture.open_runs(tx, run_ids)))
             waited = {run_id for run in new for run_id in run.waits_for if run_id not in self.seen.runs}
             statuses = picture.run_statuses(tx, waited) if waited else {}
         for run in new:
@@ -182,9 +201,8 @@ class ControlLoop:
             settle(self.seen, batch, [run.id], now)
 
     def _grant(self, wish: Wish, batch: Batch, now: float) -> CumuloError | None:
-        if wish.run_id not in self.seen.runs:
-            with self._db.read() as tx:
-                self.seen.add_runs(list(picture.open_runs(tx, [wish.run_id])))
+        if wish.run_id not in self.seen.runs and wish.run_id not in batch.runs:  # there once it has ended in this step
+            self._take_in_runs([wish.run_id], batch, now)
         try:
             grant(self.seen, batch, wish, now)
         except CumuloError as error:
@@ -194,13 +212,13 @@ class ControlLoop:
     def _take_in_reports(self, mail: Mail, batch: Batch, now: float) -> list[LiveInstance]:
         ended: dict[str, LiveInstance] = {}
         for report in mail.reports:
-            if self._nodes.take_in(self.seen, batch, report, now):
-                self._lose_expired(batch, ended, now)
-            if report.nodes is not None and self._nodes.all_known:
-                self._publish_capacity()
-                self.ready.set()
+            self._nodes.take_in(self.seen, batch, report, now)
+            self._lose_expired(batch, ended, now)
             if report.observation is not None:
                 self._take_in_observation(report, report.observation, batch, ended, now)
+            if self._nodes.all_known and (report.nodes is not None or not self.ready.is_set()):
+                self._publish_capacity()
+                self.ready.set()
         for instance_id, line in mail.progress.items():
             if instance := self.seen.instances.get(instance_id):
                 observe_progress(batch, self.seen.runs[instance.run_id], line, now)
@@ -209,6 +227,9 @@ class ControlLoop:
     def _take_in_observation(
         self, report: Report, observation: Observation, batch: Batch, ended: dict[str, LiveInstance], now: float
     ) -> None:
+        self.absences.sighted(self.seen, observation)
+        if stops := self.absences.unstopped(self.seen, observation):
+            self._orders.stop(report.region, stops)
         for observed in observation.instances:
             instance = self.seen.instances.get(observed.instance_id)
             if instance is not None and observed.cloud_id == self._cloud_id:
@@ -222,7 +243,7 @@ class ControlLoop:
             observe(self.seen, batch, instance, taken_for, now)
             ended[instance.id] = instance
         if again:
-            self._ensure(report.region, again, now)
+            self._orders.start(self.seen, report.region, again)
 
     def _publish_capacity(self) -> None:
         """For those who ask what could ever fit: an answer that needs no turn in this loop."""
@@ -237,50 +258,6 @@ class ControlLoop:
         for instance, lost in self._nodes.expired(self.seen, now):
             observe(self.seen, batch, instance, lost, now)
             ended[instance.id] = instance
-
-    # ---- after it is written ----------------------------------------------------------------------------------------
-
-    def _act(self, batch: Batch, placed: list[LiveInstance], ended: list[LiveInstance]) -> None:
-        """Tells the engines. What a crash would lose here, the next complete observation makes good."""
-        stopped = [self.seen.instances.get(key) for key, row in batch.instances.items() if "stop_grace_s" in row]
-        released = set(batch.released)
-        for region, driver in self._drivers.items():
-            starting = [instance for instance in placed if instance.region == region]
-            if starting:
-                self._ensure(region, starting, self._clock())
-            stops = {i.id: i.stop_grace_s or 0.0 for i in stopped if i is not None and i.region == region}
-            release = [instance.id for instance in ended if instance.region == region and instance.id in released]
-            if stops or release or batch.new_usage:
-                driver.ask(stop=stops, release=release, running=self._running(region))
-        self.absences.forget(released)
-        if released or batch.new_usage:
-            self._watch(self.seen)
-
-    def _ensure(self, region: str, instances: list[LiveInstance], now: float) -> None:
-        specs = list(specs_for(self.seen, instances, self._cloud_id))
-        self.absences.told((spec.instance_id for spec in specs), now)
-        self._drivers[region].ask(ensure=specs)
-
-    def _running(self, region: str) -> frozenset[str]:
-        return frozenset(i.id for i in self.seen.instances.values() if i.region == region and i.started_at is not None)
-
-    def _tend_engines(self) -> None:
-        """After a fresh look at the store: asks again for what has not started yet and for what should end.
-
-        Nothing that has started is asked for again: if its engine has lost it, it is lost, and must not start twice.
-        """
-        for region, driver in self._drivers.items():
-            here = [i for i in self.seen.instances.values() if i.region == region and not i.ended]
-            self._ensure(region, [i for i in here if i.stop_reason is None and i.started_at is None], self._clock())
-            stops = {i.id: i.stop_grace_s or 0.0 for i in here if i.stop_reason is not None}
-            driver.ask(stop=stops, running=self._running(region))
-        self._watch(self.seen)
-
-    # ---- when it could not be written -------------------------------------------------------------------------------
-
-    def _again(self, mail: Mail) -> None:
-        """Somebody else was first: what was asked is put back and worked out on the new picture."""
-        self._inbox.put_back(mail)
 
     def _refuse(self, mail: Mail, error: Exception) -> None:
         for wish in mail.wishes:

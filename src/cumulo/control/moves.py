@@ -3,6 +3,8 @@
 The rest of this package composes these; nothing else changes a status. Nothing here does input or output.
 """
 
+from typing import Final
+
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit
 from cumulo.domain.lifecycle import (
     TERMINAL,
@@ -39,9 +41,25 @@ def end_unit(
     if outcome in TERMINAL:
         del run.units[unit.place]
         run.outcomes[outcome] += 1
-    first_bad = outcome is not RunStatus.SUCCEEDED and run.outcomes[outcome] == 1
+    if run.spec.array is not None:
+        name = f"{run.spec.name}[{run.spec.array.index(unit.place)}]"
+        tell(batch, run, f"unit.{outcome}", f"{name} {outcome}" + (f": {message}" if message else ""), at)
+    first_bad = outcome in _BAD and sum(run.outcomes[bad] for bad in _BAD) == 1
     if run.spec.array is None or first_bad:
         batch.run(run.id, exit_code=exit_code, reason=str(reason), message=message)
+
+
+_BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
+
+
+def advance(batch: Batch, run: LiveRun) -> None:
+    """Passes over places that were cancelled before their turn came."""
+    before = run.units_started
+    while run.units_started in run.skipped:
+        run.skipped.discard(run.units_started)
+        run.units_started += 1
+    if run.units_started != before:
+        batch.run(run.id, units_started=run.units_started)
 
 
 def move_instance(batch: Batch, run: LiveRun, instance: LiveInstance, state: InstanceState, now: float) -> None:
@@ -55,11 +73,17 @@ def move_instance(batch: Batch, run: LiveRun, instance: LiveInstance, state: Ins
 def stop_instance(
     batch: Batch, run: LiveRun, instance: LiveInstance, reason: EndReason, grace_s: float | None, now: float
 ) -> None:
-    """Wants an instance to end. The engine is told after the batch is written, and again until it has ended."""
-    if instance.ended or (instance.stop_reason is not None and grace_s is None):
+    """Wants an instance to end. The engine is told after the batch is written, and again until it has ended.
+
+    The first reason stays, but who is cancelled while it stops will not start again.
+    """
+    before = instance.stop_reason
+    harder = before is EndReason.STOPPED and reason is EndReason.CANCELLED
+    if instance.ended or (before is not None and grace_s is None and not harder):
         return
-    instance.stop_reason = instance.stop_reason or reason
-    instance.stop_grace_s = run.spec.grace_s if grace_s is None else grace_s
+    instance.stop_reason = reason if harder else before or reason
+    if before is None or grace_s is not None:
+        instance.stop_grace_s = run.spec.grace_s if grace_s is None else grace_s
     if instance.state is not InstanceState.STOPPING:
         move_instance(batch, run, instance, InstanceState.STOPPING, now)
     batch.instance(instance.id, stop_reason=str(instance.stop_reason), stop_grace_s=instance.stop_grace_s)

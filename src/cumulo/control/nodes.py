@@ -5,57 +5,73 @@ lease runs out. The lease is long, since a restart, a network cut or a busy mome
 """
 
 import json
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
-from cumulo.control.driver import EngineDriver, Report
+from cumulo.control.driver import Report
 from cumulo.control.live import LiveInstance, Picture
 from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState
+from cumulo.domain.names import printable
 from cumulo.domain.node import Node, NodeState
-from cumulo.store import picture
+from cumulo.placement.world import Hold
 from cumulo.store.batch import Batch
-from cumulo.store.database import Database
 from cumulo.store.events import NewEvent
 
 LEASE_S: Final = 600.0
 # Not answering for less than this is a hiccup that nobody needs to hear of.
 PATIENCE_S: Final = 10.0
+# Silence is added up from one failed look to the next. More than this between two is a clock that jumped, or a machine
+# that slept, and says nothing about the nodes.
+MOST_BETWEEN_LOOKS_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Silence:
+    """How long an engine has not answered, by the looks that failed."""
+
+    last: float
+    seconds: float = 0.0
 
 
 class NodeWatch:
-    """Keeps nodes and their leases. `all_known` once every engine has reported its nodes for the first time."""
+    """Keeps nodes and their leases. `all_known` once every engine has told its nodes and all that runs there."""
 
-    def __init__(self, db: Database, drivers: dict[str, EngineDriver]) -> None:
-        self._db, self._regions = db, frozenset(drivers)
-        self._heard: set[str] = set()
-        self._seen_at: dict[str, float] = {}  # region -> when it last answered
-        self._saved: dict[str, Node] = {}
+    def __init__(self, regions: Iterable[str]) -> None:
+        self._nodes_unknown, self._instances_unknown = set(regions), set(regions)
+        self._silence: dict[str, _Silence] = {}  # of the engines that do not answer
+        self._saved: set[str] = set()  # nodes that were written since this began
 
     @property
     def all_known(self) -> bool:
-        return self._heard == self._regions
+        return not self._nodes_unknown and not self._instances_unknown
 
-    def take_in(self, seen: Picture, batch: Batch, report: Report, now: float) -> bool:
-        """Returns whether leases may have run out, which is then to be looked at."""
+    def take_in(self, seen: Picture, batch: Batch, report: Report, now: float) -> None:
+        """Takes in what a report says of nodes: that they are there, as they are, or that they do not answer."""
         if report.unreachable:
-            since = self._seen_at.setdefault(report.region, now)
-            if now - since >= PATIENCE_S:
+            silence = self._silence.setdefault(report.region, _Silence(now))
+            silence.seconds += min(max(0.0, now - silence.last), MOST_BETWEEN_LOOKS_S)
+            silence.last = now
+            if silence.seconds >= PATIENCE_S:
                 self._mark_unreachable(seen, batch, report, now)
-            return now - since >= LEASE_S
-        self._seen_at[report.region] = now
+            return
+        self._silence.pop(report.region, None)
         if report.nodes is not None:
-            self._heard.add(report.region)
             self._take_in_nodes(seen, batch, report.region, report.nodes, now)
-        return False
+            self._nodes_unknown.discard(report.region)
+        if report.observation is not None and report.observation.complete:
+            self._instances_unknown.discard(report.region)
 
     def _take_in_nodes(self, seen: Picture, batch: Batch, region: str, nodes: tuple[Node, ...], now: float) -> None:
         reported = {f"{region}/{node.name}": node for node in nodes}
-        for node_id, node in reported.items():
+        holders = {uuid: hold for hold in seen.world.holds.values() for uuid in hold.device_uuids}
+        for node_id, told in reported.items():
             known = seen.world.nodes.get(node_id)
-            if self._saved.get(node_id) == node and known is not None and known.node == node:
+            node = _as_known(holders, node_id, told)
+            if node_id in self._saved and known is not None and known.node == node:
                 continue
-            self._save(region, node_id, node, now)
+            self._save(batch, node_id, node, now)
             if known is None or known.node.state is not node.state:
                 _tell(batch, f"node.{node.state}", f"{node_id} is {node.state}", node_id, now)
             for device in node.devices:
@@ -67,10 +83,10 @@ class NodeWatch:
         for node_id in [i for i in seen.world.nodes if i.startswith(f"{region}/") and i not in reported]:
             self._gone(seen, batch, node_id, now)
 
-    def _save(self, region: str, node_id: str, node: Node, now: float) -> None:
+    def _save(self, batch: Batch, node_id: str, node: Node, now: float) -> None:
         row = {
             "id": node_id,
-            "region": region,
+            "region": node_id.partition("/")[0],
             "name": node.name,
             "address": node.address,
             "cpus_milli": node.cpus_milli,
@@ -97,9 +113,8 @@ class NodeWatch:
             }
             for device in node.devices
         ]
-        with self._db.write() as tx:
-            picture.save_node(tx, row, devices)
-        self._saved[node_id] = node
+        batch.nodes[node_id] = row, devices
+        self._saved.add(node_id)
 
     def _gone(self, seen: Picture, batch: Batch, node_id: str, now: float) -> None:
         """The engine no longer has this node. It stays, down, for as long as something of it is held."""
@@ -108,32 +123,46 @@ class NodeWatch:
             if use.node.state is not NodeState.DOWN:
                 self._set_state(seen, batch, node_id, NodeState.DOWN, "its engine no longer has it", now)
             return
-        with self._db.write() as tx:
-            picture.forget_node(tx, node_id)
+        batch.nodes[node_id] = None
         del seen.world.nodes[node_id]
-        self._saved.pop(node_id, None)
         _tell(batch, "node.gone", f"{node_id} is no longer part of this cloud", node_id, now)
 
     def _mark_unreachable(self, seen: Picture, batch: Batch, report: Report, now: float) -> None:
         for node_id, use in list(seen.world.nodes.items()):
             if node_id.startswith(f"{report.region}/") and use.node.state is NodeState.READY:
-                text = f"its engine does not answer: {report.unreachable}"
+                text = f"its engine does not answer: {printable(report.unreachable, 400)}"
                 self._set_state(seen, batch, node_id, NodeState.UNREACHABLE, text, now)
 
     def _set_state(self, seen: Picture, batch: Batch, node_id: str, state: NodeState, reason: str, now: float) -> None:
         node = replace(seen.world.nodes[node_id].node, state=state, state_reason=reason)
-        self._save(node_id.partition("/")[0], node_id, node, now)
+        self._save(batch, node_id, node, now)
         seen.world.see_node(node_id, node)
         _tell(batch, f"node.{state}", f"{node_id} is {state}: {reason}", node_id, now)
 
     def expired(self, seen: Picture, now: float) -> list[tuple[LiveInstance, ObservedInstance]]:
         """Instances of nodes whose lease has run out, as lost."""
-        late = {region for region, at in self._seen_at.items() if now - at >= LEASE_S}
+        late = {region for region, silence in self._silence.items() if silence.seconds >= LEASE_S}
+        if not late:
+            return []
         return [
             (instance, lost(instance, f"its node did not answer for {LEASE_S / 60:.0f} minutes", now))
             for instance in list(seen.instances.values())
             if instance.region in late and not instance.ended
         ]
+
+
+def _as_known(holders: dict[str, Hold], node_id: str, node: Node) -> Node:
+    """The node with words made safe, and with what somebody holds as part of another node marked as not ours to give.
+
+    A device that moves (a host that was renamed, a GPU that was put elsewhere) is held where it was placed.
+    """
+    devices = []
+    for device in node.devices:
+        holder, foreign = holders.get(device.uuid), printable(device.foreign, 500)
+        if holder is not None and holder.node_id != node_id:
+            foreign = f"{holder.instance_id}, which was placed when it was part of another node"
+        devices.append(replace(device, health_reason=printable(device.health_reason, 500), foreign=foreign))
+    return replace(node, devices=tuple(devices), state_reason=printable(node.state_reason, 500))
 
 
 def lost(instance: LiveInstance, message: str, now: float) -> ObservedInstance:

@@ -6,10 +6,11 @@ What follows for attempts, units and runs is `settling`'s business.
 import json
 from dataclasses import asdict
 
-from cumulo.control.live import LiveInstance, LiveRun, Picture
+from cumulo.control.live import LiveInstance, LiveRun, Picture, hold_of
 from cumulo.control.moves import move_instance, set_run, set_unit, tell
 from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus, check_instance
+from cumulo.domain.names import printable
 from cumulo.domain.progress import Progress, parse_line
 from cumulo.store.batch import Batch
 
@@ -35,6 +36,7 @@ def _started(seen: Picture, batch: Batch, instance: LiveInstance, at: float) -> 
     run, unit = seen.unit_of(instance)
     instance.started_at = at
     batch.instance(instance.id, started_at=at)
+    seen.world.declare_end(instance.id, hold_of(instance, run).until)
     batch.new_usage[instance.id] = {
         "instance_id": instance.id,
         "started_at": at,
@@ -89,13 +91,14 @@ def end_instance(seen: Picture, batch: Batch, instance: LiveInstance, observed: 
     instance.state = InstanceState.ENDED
     instance.reason = _end_reason(instance, observed)
     instance.exit_code = observed.exit_code
-    instance.message = observed.message
+    # Any text may come from a node: a database must be able to keep it, a terminal to show it.
+    instance.message = printable(" ".join(observed.message.split()), 1000)
     instance.ended_at = max(observed.ended_at or now, instance.started_at or 0.0)
     batch.instance(
         instance.id,
         state=str(InstanceState.ENDED),
         reason=str(instance.reason),
-        message=observed.message,
+        message=instance.message,
         exit_code=observed.exit_code,
         signal=observed.signal,
         ended_at=instance.ended_at,

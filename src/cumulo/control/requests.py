@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cumulo.control.driver import Report
+from cumulo.domain.errors import CumuloError
 
 # Wishes are answered when they are in the store; nobody waits for that longer than this.
 ANSWER_S: Final = 15.0
@@ -55,6 +56,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._closed = False
 
     def new_run(self, run_id: str) -> None:
         self._queue.put(run_id)
@@ -66,16 +68,28 @@ class Inbox:
         self._queue.put((instance_id, line))
 
     def wish(self, run_id: str, wanted: str, *, grace_s: float | None = None, index: int | None = None) -> None:
-        """Returns when the wish is in the store. Raises what the loop found wrong with it."""
+        """Returns when the wish is in the store. Raises what the loop found wrong with it, or `unreachable`."""
         answer: Future[None] = Future()
         self._queue.put(Wish(run_id=run_id, wanted=wanted, grace_s=grace_s, index=index, answer=answer))
-        answer.result(timeout=ANSWER_S)
+        self.wait(answer)
 
     def question(self, ask: Callable[[Any], Any]) -> Any:
-        """What `ask` makes of the loop's picture."""
+        """What `ask` makes of the loop's picture. Raises what it raises, or CumuloError `unreachable`."""
         answer: Future[Any] = Future()
         self._queue.put(Question(ask=ask, answer=answer))
-        return answer.result(timeout=ANSWER_S)
+        return self.wait(answer)
+
+    def wait(self, answer: "Future[Any]") -> Any:
+        """The loop's answer."""
+        try:
+            return answer.result(timeout=0.0 if self._closed else ANSWER_S)
+        except TimeoutError:
+            # Once cancelled it is never done; if the loop has just begun with it, it may still be.
+            if answer.done() and not answer.cancelled():
+                return answer.result()
+            answer.cancel()
+            text = "the server is stopping" if self._closed else f"the control loop did not answer in {ANSWER_S:g} s"
+            raise CumuloError("unreachable", text, hint="try again in a moment") from None
 
     def put_back(self, mail: Mail) -> None:
         """What arrived is to be worked out once more, on a new picture."""
@@ -84,6 +98,8 @@ class Inbox:
             self._queue.put(item)
 
     def close(self) -> None:
+        """Lets the loop end; what it has not answered by then never is."""
+        self._closed = True
         self._queue.put(None)
 
     def take(self, timeout: float) -> Mail:

@@ -8,14 +8,14 @@ from zlib import crc32
 
 from cumulo.catalog.prices import price
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture, hold_of
-from cumulo.control.moves import set_run, set_unit, tell, unit_row
+from cumulo.control.moves import advance, set_run, set_unit, tell, unit_row
 from cumulo.domain.instance import Identity, InstanceSpec, instance_id
 from cumulo.domain.lifecycle import InstanceState, RunStatus
 from cumulo.domain.node import WHOLE_MILLI, SharingMode
 from cumulo.domain.run import RunKind
 from cumulo.placement.fit import Place
 from cumulo.placement.order import Decision, place
-from cumulo.placement.world import NodeUse, Waiting
+from cumulo.placement.world import NodeUse
 from cumulo.store.batch import Batch
 
 # How many attempts one step may place: keeps a step, and so the wait of everybody else, short.
@@ -35,17 +35,25 @@ class Rates:
 
 def place_waiting(seen: Picture, batch: Batch, rates: Rates, now: float) -> list[LiveInstance]:
     """Places what fits of all that waits, and returns the new instances."""
-    queue: list[Waiting] = []
-    for run in seen.runs.values():
-        queue += run.waiting(now, MOST_PER_STEP)
+    queue = seen.waiting(now, MOST_PER_STEP)
     decisions = place(seen.world, queue, limit=MOST_PER_STEP) if queue else []
+    ports = {instance.master_port for instance in seen.instances.values()} if decisions else set()
     placed: list[LiveInstance] = []
     for decision in decisions:
-        placed += _take(seen, batch, decision, rates, now)
+        port = _port(decision.waiting.key, ports)
+        ports.add(port)
+        placed += _take(seen, batch, decision, port, rates, now)
     return placed
 
 
-def _take(seen: Picture, batch: Batch, decision: Decision, rates: Rates, now: float) -> list[LiveInstance]:
+def _port(key: tuple[str, int, int], taken: set[int]) -> int:
+    """A port for the attempt to meet at: the same every time unless another attempt has it now."""
+    start = crc32(repr(key).encode()) % _PORTS
+    ports = (_FIRST_PORT + (start + step) % _PORTS for step in range(_PORTS))
+    return next((port for port in ports if port not in taken), _FIRST_PORT + start)
+
+
+def _take(seen: Picture, batch: Batch, decision: Decision, port: int, rates: Rates, now: float) -> list[LiveInstance]:
     run_id, unit_place, attempt = decision.waiting.key
     run = seen.runs[run_id]
     unit = run.units.get(unit_place)
@@ -55,11 +63,8 @@ def _take(seen: Picture, batch: Batch, decision: Decision, rates: Rates, now: fl
         batch.new_units[run_id, unit_place] = unit_row(run, unit)
     unit.attempts, unit.not_before, unit.started_at = attempt, None, None
     unit.placed_at = unit.placed_at or now
-    set_unit(batch, run, unit, RunStatus.STARTING, attempts=attempt, not_before=None, placed_at=unit.placed_at)
-    port = _FIRST_PORT + crc32(repr(decision.waiting.key).encode()) % _PORTS
-    taken = {instance.master_port for instance in seen.instances.values()}
-    while port in taken:
-        port = _FIRST_PORT + (port - _FIRST_PORT + 1) % _PORTS
+    now_known = {"attempts": attempt, "not_before": None, "placed_at": unit.placed_at, "started_at": None}
+    set_unit(batch, run, unit, RunStatus.STARTING, **now_known)
     placed = [_new_instance(seen, run, unit, rank, spot, port, rates, now) for rank, spot in enumerate(decision.places)]
     for instance in placed:
         _record(seen, batch, run, unit, instance)
@@ -76,10 +81,9 @@ def _advance_run(
     seen: Picture,
     now: float,
 ) -> None:
-    while run.units_started < run.spec.units() and (
-        run.units_started == unit.place or run.units_started in run.skipped
-    ):
+    if run.units_started == unit.place:
         run.units_started += 1
+        advance(batch, run)
     run.placed_at = run.placed_at or now
     run.attempts = max(run.attempts, unit.attempts)
     where = placed_on(seen, placed)

@@ -36,11 +36,12 @@ def _settle_attempt(batch: Batch, run: LiveRun, unit: LiveUnit, now: float) -> N
     causes = [i for i in bad if i.reason is not EndReason.PEER_ENDED] or bad
     cause = min(causes or unit.instances.values(), key=lambda i: (i.ended_at or now, i.rank))
     reason = cause.reason or EndReason.LOST
+    wished = any(i.stop_reason in (EndReason.CANCELLED, EndReason.STOPPED) for i in unit.instances.values())
     unit.instances = {}
-    if _recovers(batch, run, unit, reason, now):
+    if not wished and _recovers(batch, run, unit, reason, now):
         return
     message = cause.message or _in_words(cause, run)
-    if len(causes) and run.spec.ask.nodes > 1:
+    if causes and run.spec.ask.nodes > 1 and reason not in (EndReason.CANCELLED, EndReason.STOPPED):
         message = f"rank {cause.rank}: {message}"
     end_unit(batch, run, unit, reason, cause.exit_code, message, cause.ended_at or now)
 
@@ -93,7 +94,9 @@ def _settle_run(batch: Batch, run: LiveRun, now: float) -> bool:
     if run.wanted != "cancelled" and not _over(run):
         return False
     status = _outcome(run)
-    set_run(batch, run, status, ended_at=run.last_ended_at or now)
+    set_run(batch, run, status, ended_at=(run.last_ended_at if _over(run) else None) or now)
+    if status is RunStatus.CANCELLED and (run.spec.array or not run.outcomes):
+        batch.run(run.id, exit_code=None, reason=str(EndReason.CANCELLED), message="cancelled before it started")
     if run.spec.array is not None:
         batch.run(run.id, message=_array_message(run))
         if status is RunStatus.SUCCEEDED:

@@ -31,6 +31,8 @@ def accept(
             raise CumuloError("not_found", f"there is no project {spec.project!r}")
         spec, waits_for = _dependencies(tx, spec, account)
         run_id = make_id(now, secrets.token_bytes(4))
+        while picture.run_statuses(tx, [run_id]):  # its twin of the same second
+            run_id = make_id(now, secrets.token_bytes(4))
         picture.insert_run(tx, _row(run_id, spec, account, waits_for, now))
         if key:
             picture.insert_idempotency(

@@ -1,7 +1,7 @@
 """What people want of what they launched: to end, to stop, to start again."""
 
 from cumulo.control.live import LiveRun, LiveUnit, Picture
-from cumulo.control.moves import end_unit, set_run, set_unit, stop_instance, tell, unit_row
+from cumulo.control.moves import advance, end_unit, set_run, set_unit, stop_instance, tell, unit_row
 from cumulo.control.requests import Wish
 from cumulo.control.settling import settle
 from cumulo.domain.errors import CumuloError
@@ -12,16 +12,18 @@ from cumulo.store.batch import Batch
 
 def cancel_run(seen: Picture, batch: Batch, run: LiveRun, grace_s: float | None, now: float) -> None:
     """Ends everything of a run: what runs is stopped, what waits never starts."""
+    if run.wanted != "cancelled":
+        tell(batch, run, "run.cancelling", f"{run.spec.name} was cancelled", now)
     _want(batch, run, "cancelled")
-    tell(batch, run, "run.cancelling", f"{run.spec.name} was cancelled", now)
     _stop_units(batch, run, EndReason.CANCELLED, grace_s, now)
     settle(seen, batch, [run.id], now)
 
 
 def stop_run(seen: Picture, batch: Batch, run: LiveRun, grace_s: float | None, now: float) -> None:
     """Stops a dev run, which may start again."""
+    if run.wanted != "stopped":
+        tell(batch, run, "run.stopping", f"{run.spec.name} was stopped", now)
     _want(batch, run, "stopped")
-    tell(batch, run, "run.stopping", f"{run.spec.name} was stopped", now)
     _stop_units(batch, run, EndReason.STOPPED, grace_s, now)
     settle(seen, batch, [run.id], now)
 
@@ -30,9 +32,10 @@ def start_run(batch: Batch, run: LiveRun, now: float) -> None:
     """Queues a stopped dev run again."""
     _want(batch, run, "running")
     set_run(batch, run, RunStatus.QUEUED)
-    batch.run(run.id, ended_at=None, reason=None, message="")
+    fresh = {"ended_at": None, "exit_code": None, "reason": None, "message": ""}
+    batch.run(run.id, **fresh)
     for unit in run.units.values():
-        set_unit(batch, run, unit, RunStatus.QUEUED)
+        set_unit(batch, run, unit, RunStatus.QUEUED, **fresh)
     tell(batch, run, "run.queued", f"{run.spec.name} was started again", now)
 
 
@@ -42,7 +45,9 @@ def cancel_unit(seen: Picture, batch: Batch, run: LiveRun, place: int, grace_s: 
     if unit is not None:
         for instance in unit.instances.values():
             stop_instance(batch, run, instance, EndReason.CANCELLED, grace_s, now)
-        if not unit.instances:
+        if unit.instances:
+            set_unit(batch, run, unit, RunStatus.STOPPING)
+        else:
             end_unit(batch, run, unit, EndReason.CANCELLED, None, "", now)
     elif place >= run.units_started and place not in run.skipped:
         run.skipped.add(place)
@@ -50,6 +55,7 @@ def cancel_unit(seen: Picture, batch: Batch, run: LiveRun, place: int, grace_s: 
         batch.new_units[run.id, place] = unit_row(run, new)
         run.units[place] = new
         end_unit(batch, run, new, EndReason.CANCELLED, None, "", now)
+        advance(batch, run)
     else:
         return False
     settle(seen, batch, [run.id], now)
@@ -64,6 +70,9 @@ def _stop_units(batch: Batch, run: LiveRun, reason: EndReason, grace_s: float | 
             set_unit(batch, run, unit, RunStatus.STOPPING)
         elif reason is EndReason.CANCELLED:
             end_unit(batch, run, unit, reason, None, "", now)
+        else:
+            unit.not_before = None
+            set_unit(batch, run, unit, RunStatus.STOPPED, not_before=None)
     if any(unit.instances for unit in run.units.values()):
         set_run(batch, run, RunStatus.STOPPING)
 
@@ -87,6 +96,8 @@ def grant(seen: Picture, batch: Batch, wish: Wish, now: float) -> None:
         raise CumuloError(
             "conflict", f"{run.spec.name} is a {run.spec.kind}; only a dev run stops and starts", hint=hint
         )
+    elif run.wanted == "cancelled":
+        raise CumuloError("conflict", f"{run.spec.name} is being cancelled, so it can't be {_DONE[wish.wanted]}")
     elif wish.wanted == "stopped":
         stop_run(seen, batch, run, wish.grace_s, now)
     elif run.status is RunStatus.STOPPED:

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Insert, Table, Update, bindparam, delete, insert, update
 
+from cumulo.store import picture
 from cumulo.store import tables as t
 from cumulo.store.events import NewEvent, append
 
 Row = dict[str, Any]
+NodeRows = tuple[Row, list[Row]]  # of the node, and of its devices
 
 # Statements are made once, here and below: to build one anew costs SQLAlchemy several times what running it does.
 # UPDATE node SET generation = g + 1 WHERE id = ? AND generation = g
@@ -39,8 +41,9 @@ class Overtaken(Exception):
 
 @dataclass(slots=True)
 class Batch:
-    """Changes by table; keys are those of the tables' rows."""
+    """Changes by table; keys are those of the tables' rows. A node that is None is forgotten."""
 
+    nodes: dict[str, NodeRows | None] = field(default_factory=dict)
     generations: dict[str, int] = field(default_factory=dict)
     new_units: dict[tuple[str, int], Row] = field(default_factory=dict)
     new_instances: dict[str, Row] = field(default_factory=dict)
@@ -79,6 +82,8 @@ class Batch:
 
     def flush(self, tx: Connection) -> None:
         """Writes everything. Raises Overtaken when a guard fails; the caller's transaction must then roll back."""
+        there = {node_id: rows for node_id, rows in self.nodes.items() if rows is not None}
+        picture.save_nodes(tx, [node for node, _ in there.values()])
         for node_id, generation in self.generations.items():
             guarded = tx.execute(_GUARD, {"of": node_id, "planned": generation, "next": generation + 1})
             if guarded.rowcount != 1:
@@ -86,6 +91,8 @@ class Batch:
         # Before the new holds: what ended in this step may be placed anew in the same step.
         if self.released:
             tx.execute(_RELEASE, [{"gone": instance_id} for instance_id in self.released])
+        picture.save_devices(tx, there, [device for _, devices in there.values() for device in devices])
+        picture.forget_nodes(tx, self.nodes.keys() - there)
         _insert(tx, t.unit, self.new_units.values())
         _insert(tx, t.instance, self.new_instances.values())
         _insert(tx, t.hold, self.new_holds)

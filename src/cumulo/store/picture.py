@@ -3,15 +3,17 @@
 Plain rows; `cumulo.control` makes its own objects of them. A new run is read by id, everything at the start.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, delete, func, insert, select, update
 
 from cumulo.domain.lifecycle import ACTIVE, TERMINAL, InstanceState, RunStatus
 from cumulo.store import tables as t
 
 _OPEN = [str(status) for status in (*ACTIVE, RunStatus.STOPPED)]
+# The place of a device that its node no longer has, but that somebody still holds.
+OUT_OF_SIGHT: Final = -1
 _OVER = [str(status) for status in TERMINAL]
 
 
@@ -72,7 +74,9 @@ def nodes(tx: Connection) -> Sequence[RowMapping]:
 
 
 def devices(tx: Connection) -> Sequence[RowMapping]:
-    return tx.execute(select(t.device).order_by(t.device.c.node_id, t.device.c.place)).mappings().all()
+    """Devices that are there, by node and place."""
+    query = select(t.device).where(t.device.c.place != OUT_OF_SIGHT)
+    return tx.execute(query.order_by(t.device.c.node_id, t.device.c.place)).mappings().all()
 
 
 def holds(tx: Connection) -> Sequence[RowMapping]:
@@ -103,25 +107,38 @@ def insert_idempotency(tx: Connection, row: dict[str, Any]) -> None:
     tx.execute(_INSERT_IDEMPOTENCY, [row])
 
 
-def save_node(tx: Connection, row: dict[str, Any], device_rows: list[dict[str, Any]]) -> None:
-    """Writes a node and its devices as observed. The generation is the placements' and stays."""
-    known = tx.execute(select(t.node.c.id).where(t.node.c.id == row["id"])).first()
-    if known:
-        tx.execute(update(t.node).where(t.node.c.id == row["id"]).values(row))
-    else:
-        tx.execute(insert(t.node), [row | {"generation": 0}])
-    existing = {uuid for (uuid,) in tx.execute(select(t.device.c.uuid).where(t.device.c.node_id == row["id"]))}
-    held = {uuid for (uuid,) in tx.execute(select(t.hold.c.device_uuid))}
-    for device in device_rows:
-        if device["uuid"] in existing:
-            tx.execute(update(t.device).where(t.device.c.uuid == device["uuid"]).values(device))
+def save_nodes(tx: Connection, rows: Iterable[dict[str, Any]]) -> None:
+    """Writes nodes as observed. The generation is the placements' and stays."""
+    for row in rows:
+        if tx.execute(update(t.node).where(t.node.c.id == row["id"]).values(row)).rowcount == 0:
+            tx.execute(insert(t.node), [row | {"generation": 0}])
+
+
+def save_devices(tx: Connection, nodes: Collection[str], rows: Iterable[dict[str, Any]]) -> None:
+    """Writes all devices of `nodes` as observed; a device may have come from another node.
+
+    One that is no longer there is deleted, or kept out of sight for as long as it is held.
+    """
+    if not nodes:
+        return
+    seen = {row["uuid"]: row for row in rows}
+    known = {row.uuid: row.node_id for row in tx.execute(select(t.device.c.uuid, t.device.c.node_id))}
+    for uuid, row in seen.items():
+        if uuid in known:
+            tx.execute(update(t.device).where(t.device.c.uuid == uuid).values(row))
         else:
-            tx.execute(insert(t.device), [device])
-    for uuid in existing - {device["uuid"] for device in device_rows} - held:
-        tx.execute(t.device.delete().where(t.device.c.uuid == uuid))
+            tx.execute(insert(t.device), [row])
+    vanished = [uuid for uuid, node_id in known.items() if node_id in nodes and uuid not in seen]
+    held = {uuid for (uuid,) in tx.execute(select(t.hold.c.device_uuid))}
+    for uuid in vanished:
+        of = t.device.c.uuid == uuid
+        tx.execute(
+            update(t.device).where(of).values(place=OUT_OF_SIGHT) if uuid in held else delete(t.device).where(of)
+        )
 
 
-def forget_node(tx: Connection, node_id: str) -> None:
-    """Deletes a node that is no longer there and of which nothing is held."""
-    tx.execute(t.device.delete().where(t.device.c.node_id == node_id))
-    tx.execute(t.node.delete().where(t.node.c.id == node_id))
+def forget_nodes(tx: Connection, node_ids: Iterable[str]) -> None:
+    """Deletes nodes that are no longer there and of which nothing is held."""
+    for node_id in node_ids:
+        tx.execute(delete(t.device).where(t.device.c.node_id == node_id))
+        tx.execute(delete(t.node).where(t.node.c.id == node_id))

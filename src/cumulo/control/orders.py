@@ -1,0 +1,71 @@
+"""What the engines are told: to start, to stop and to forget, once it is in the store.
+
+What a crash loses here, a fresh picture or the next complete observation makes good.
+"""
+
+from collections.abc import Callable, Mapping
+
+from cumulo.control.absence import Absences
+from cumulo.control.driver import EngineDriver
+from cumulo.control.live import LiveInstance, Picture
+from cumulo.control.scheduling import specs_for
+from cumulo.store.batch import Batch
+
+
+class Orders:
+    """Passes on what a step decided. `watch` is told of every picture in which other instances run than before."""
+
+    def __init__(
+        self,
+        drivers: Mapping[str, EngineDriver],
+        absences: Absences,
+        *,
+        cloud_id: str,
+        clock: Callable[[], float],
+        watch: Callable[[Picture], None],
+    ) -> None:
+        self._drivers, self._absences = drivers, absences
+        self._cloud_id, self._clock, self._watch = cloud_id, clock, watch
+
+    def give(self, seen: Picture, batch: Batch, placed: list[LiveInstance], ended: list[LiveInstance]) -> None:
+        """Passes on what follows from a batch that has been written."""
+        stopped = [seen.instances.get(key) for key, row in batch.instances.items() if "stop_grace_s" in row]
+        released = set(batch.released)
+        for region, driver in self._drivers.items():
+            starting = [instance for instance in placed if instance.region == region]
+            if starting:
+                self.start(seen, region, starting)
+            stops = {i.id: i.stop_grace_s or 0.0 for i in stopped if i is not None and i.region == region}
+            release = [instance.id for instance in ended if instance.region == region and instance.id in released]
+            if stops or release or batch.new_usage:
+                self.stop(region, stops)
+                driver.ask(release=release, running=_running(seen, region))
+        self._absences.forget(released)
+        if released or batch.new_usage:
+            self._watch(seen)
+
+    def give_anew(self, seen: Picture) -> None:
+        """After a fresh look at the store: asks again for what has not started yet and for what should end.
+
+        Nothing that has started is asked for again: if its engine has lost it, it is lost, and must not start twice.
+        """
+        for region, driver in self._drivers.items():
+            here = [instance for instance in seen.instances.values() if instance.region == region]
+            self.start(seen, region, [i for i in here if i.stop_reason is None and i.started_at is None])
+            self.stop(region, {i.id: i.stop_grace_s or 0.0 for i in here if i.stop_reason is not None})
+            driver.ask(running=_running(seen, region))
+        self._watch(seen)
+
+    def start(self, seen: Picture, region: str, instances: list[LiveInstance]) -> None:
+        specs = list(specs_for(seen, instances, self._cloud_id))
+        self._absences.told((spec.instance_id for spec in specs), self._clock())
+        self._drivers[region].ask(ensure=specs)
+
+    def stop(self, region: str, stops: dict[str, float]) -> None:
+        """`stops` maps instances to the seconds of grace they get."""
+        self._absences.told_to_stop(stops, self._clock())
+        self._drivers[region].ask(stop=stops)
+
+
+def _running(seen: Picture, region: str) -> frozenset[str]:
+    return frozenset(i.id for i in seen.instances.values() if i.region == region and i.started_at is not None)
