@@ -128,6 +128,13 @@ def cgroups() -> Iterator[Cgroups]:
 
 
 @pytest.fixture
+def enforcing(cgroups: Cgroups) -> None:
+    """For tests of limits."""
+    if not all(entry.enforced for entry in cgroups.report):
+        pytest.skip("no cgroup v2 with delegation, nor a v1 that we may write")
+
+
+@pytest.fixture
 def node_root() -> Iterator[Path]:
     """A folder that every uid may enter, unlike pytest's own."""
     root = Path(tempfile.mkdtemp(prefix="cumulo-test-"))

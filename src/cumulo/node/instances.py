@@ -20,7 +20,7 @@ from cumulo.node import processes
 from cumulo.node.cgroups import CgroupPlan, group_pids, group_usage, remove_tree
 from cumulo.node.processes import Usage
 from cumulo.node.runtimes.protocol import Stage
-from cumulo.node.supervisor import FORMAT, read_json, read_text, write_atomic
+from cumulo.node.supervisor import FORMAT, boot_id, read_json, write_atomic
 
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, len, pid
 _INDEX = struct.Struct("=Qd")
@@ -171,10 +171,6 @@ def lock_holder(folder: Path) -> int | None:
         os.close(fd)
     kind, _, _, _, pid = _FLOCK.unpack(answer)
     return None if kind == fcntl.F_UNLCK else pid
-
-
-def boot_id() -> str:
-    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def request_stop(folder: Path, *, grace_s: float, reason: str | None = None) -> View:

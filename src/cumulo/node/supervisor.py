@@ -58,6 +58,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import functools
 import gc
 import json
 import os
@@ -69,10 +70,11 @@ import struct
 import sys
 import termios
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False  # as a type checker reads it; at run time neither module is worth its pages in every fork
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn
 
 FORMAT = 1
 LINGER_S = 0.3
@@ -112,7 +114,28 @@ def prctl(option: int, value: int | bytes) -> None:
 
 
 def read_text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8", errors="replace")
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = b""
+        while more := os.read(fd, READ_BYTES):
+            data += more
+        return data.decode(errors="replace")
+    finally:
+        os.close(fd)
+
+
+def write_text(path: str, text: str) -> None:
+    """To a file that exists, in one write(2), as control files of the kernel want it."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+@functools.cache
+def boot_id() -> str:
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def read_json(path: str) -> dict[str, Any] | None:
@@ -195,12 +218,32 @@ def notify(spec: dict[str, Any]) -> None:
             sock.sendto(str(spec["instance_id"]).encode(), spec["notify"])
 
 
-def waking_pipe() -> tuple[int, int]:
-    """A pipe that SIGCHLD and handled signals make readable, so that poll(2) hears of them."""
-    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    return reader, writer
+class Signals:
+    """The handlers are set once and before any fork, so that no signal ever finds a process without them.
+
+    execve(2) gives handled signals back their defaults; those that Python ignores get them here.
+    """
+
+    terminated = False
+
+    @classmethod
+    def handle(cls) -> None:
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, cls._on_term)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    @classmethod
+    def _on_term(cls, *_: object) -> None:
+        cls.terminated = True
+
+    @staticmethod
+    def pipe() -> int:
+        """The end to read of a pipe into which every handled signal writes, so that poll(2) hears of it."""
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        return reader
 
 
 def reap(on_end: Callable[[int, int], None] | None = None) -> bool:
@@ -232,7 +275,7 @@ class Cgroup:
                 raise StartError(f"cannot make the cgroup {path}: {error.strerror}") from error
         for path, value, required in self._writes:
             try:
-                Path(path).write_text(value)
+                write_text(path, value)
             except OSError as error:
                 if required:
                     raise StartError(f"cannot set {path} to {value}: {error.strerror}") from error
@@ -240,18 +283,18 @@ class Cgroup:
     def members(self) -> set[int]:
         found: set[int] = set()
         for top in self.dirs[:1]:  # each process is in all of them, or is still our unfinished child
-            for folder, _, _ in os.walk(top):
+            for folder, _, _ in os.walk(top) if self.version == 2 else [(top, [], [])]:  # v1 gives none away to the run
                 with contextlib.suppress(OSError):
-                    found.update(map(int, read_text(os.path.join(folder, "cgroup.procs")).split()))
+                    found.update(map(int, read_text(f"{folder}/cgroup.procs").split()))
         return found - {0}  # which stands for processes that our pid namespace does not show
 
     def seal(self) -> None:
         """After a round of killing: kill the rest at once where the kernel can (v2), or see that no fork outruns us."""
         with contextlib.suppress(OSError):  # cgroup.kill is younger (5.14) than v2
             if self.version == 2:
-                Path(self.dirs[0], "cgroup.kill").write_text("1")
+                write_text(f"{self.dirs[0]}/cgroup.kill", "1")
             elif self._pids_dir:
-                Path(self._pids_dir, "pids.max").write_text("0")
+                write_text(f"{self._pids_dir}/pids.max", "0")
 
     def usage(self) -> tuple[bool, float, int]:
         """(out of memory?, CPU seconds, peak of memory in bytes); our children's as wait(2) tells where uncounted."""
@@ -267,15 +310,19 @@ class Cgroup:
     def remove(self) -> None:
         """Remove the directories; v1 may answer EBUSY for a moment. What stays is swept by the engine."""
         deadline = time.monotonic() + 1.0
-        folders = [folder for top in self.dirs for folder, _, _ in os.walk(top, topdown=False)]
-        while folders:
-            try:
-                os.rmdir(folders[0])
-            except OSError as error:
-                if error.errno == errno.EBUSY and time.monotonic() < deadline:
+        for top in self.dirs:
+            while True:
+                try:
+                    os.rmdir(top)
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    if time.monotonic() > deadline:
+                        break
+                    for folder, _, _ in os.walk(top, topdown=False):  # the run may have made some of its own
+                        with contextlib.suppress(OSError):
+                            os.rmdir(folder)
                     time.sleep(0.01)
-                    continue
-            del folders[0]
 
     @staticmethod
     def _number(folder: str | None, name: str, key: str = "") -> int | None:
@@ -306,10 +353,15 @@ class Log:
 
     def drain(self, *, rounds: int = 64) -> None:
         """Take what is there. Bounded, so that a flood of output delays no signal and no deadline."""
-        with contextlib.suppress(BlockingIOError):
-            for _ in range(rounds):
-                self.tail = os.read(self.reader, READ_BYTES)
-                self._keep(self.tail)
+        for _ in range(rounds):
+            try:
+                data = os.read(self.reader, READ_BYTES)
+            except BlockingIOError:
+                return
+            self.tail = data
+            self._keep(data)
+            if len(data) < READ_BYTES:
+                return  # the pipe is empty
 
     def finish(self) -> None:
         self.drain(rounds=4096)  # all writers are dead; the bound is for one who passed the pipe on to a stranger
@@ -364,7 +416,7 @@ def become(spec: dict[str, Any]) -> None:
 def join_cgroups(dirs: list[str]) -> None:
     for path in dirs:
         try:
-            Path(path, "cgroup.procs").write_text("0")
+            write_text(f"{path}/cgroup.procs", "0")
         except OSError as error:
             raise StartError(f"cannot join the cgroup {path}: {error.strerror}") from error
 
@@ -378,26 +430,26 @@ def enter_folder(path: str) -> None:
 
 
 def run_command(argv: list[str], env: dict[str, str]) -> NoReturn:
-    try:
-        os.execvpe(argv[0], argv, env)  # noqa: S606 (no shell is the point)
-    except OSError as error:
-        path = env.get("PATH", os.defpath).split(":")
-        if "/" not in argv[0] and not any(os.path.exists(os.path.join(folder, argv[0])) for folder in path):
-            raise StartError(f"command not found: {argv[0]}") from error
-        reason = error.strerror
-        if error.errno == errno.ENOENT and os.path.exists(argv[0]):
-            reason = "the interpreter that its first line names is missing"
-        elif error.errno == errno.ENOEXEC:
-            reason = "it is neither a program nor a script that begins with #!"
-        raise StartError(f"cannot run {argv[0]}: {reason}") from error
-
-
-def reset_signals() -> None:
-    """What a program expects at its start: nothing of the supervisor's, and none of what Python ignores."""
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    """Like execvp(3), but nothing is imported here: our own library may be out of the new user's reach."""
+    name = argv[0]
+    path = env.get("PATH", os.defpath).split(":")
+    failure: OSError | None = None
+    for candidate in [name] if "/" in name else [f"{folder or '.'}/{name}" for folder in path]:
+        try:
+            os.execve(candidate, argv, env)  # noqa: S606 (no shell is the point)
+        except OSError as error:
+            if os.path.exists(candidate):
+                failure = error
+                if error.errno != errno.EACCES:
+                    break
+    if failure is None:
+        raise StartError(f"command not found: {name}")
+    reason = failure.strerror
+    if failure.errno == errno.ENOENT:
+        reason = "the interpreter that its first line names is missing"
+    elif failure.errno == errno.ENOEXEC:
+        reason = "it is neither a program nor a script that begins with #!"
+    raise StartError(f"cannot run {name}: {reason}") from failure
 
 
 def input_of(stage: dict[str, Any]) -> int:
@@ -413,7 +465,6 @@ def stage_process(spec: dict[str, Any], stage: dict[str, Any], *, output: int, s
     """The forked child's way to the command. Its fds: stdin, output, output and, with json_status, the two."""
     output, status, report = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in (output, status, report))
     try:
-        reset_signals()
         os.setsid()
         os.dup2(input_of(stage), 0)
         os.dup2(output, 1)
@@ -511,13 +562,9 @@ class Supervisor:
         self.message: str | None = None
         self._kill_at = NEVER  # this one and the next on the boot clock
         self._timeout_at = NEVER if spec["max_duration_s"] is None else clock.boot() + spec["max_duration_s"]
-        self._signalled = False
         self._asked: set[int] = set()  # who has been sent SIGTERM
-        self._wake, _ = waking_pipe()
-        signal.signal(signal.SIGTERM, self._on_term)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        boot_id = read_text("/proc/sys/kernel/random/boot_id").strip()
-        self.state: dict[str, Any] = {"version": FORMAT, "boot_id": boot_id, "phase": "preparing", "stages": {}}
+        self._wake = Signals.pipe()
+        self.state: dict[str, Any] = {"version": FORMAT, "boot_id": boot_id(), "phase": "preparing", "stages": {}}
         self.state |= {"pid": os.getpid(), "pid_start": start_ticks(os.getpid())}
         self.state |= dict.fromkeys(("payload_pid", "payload_start", "started_at", "started_boot"))
 
@@ -594,8 +641,9 @@ class Supervisor:
             self.state |= {"payload_pid": pid, "payload_start": start_ticks(pid)}
             self.state |= {"started_at": self.clock.now(), "started_boot": self.clock.boot()}
             self._save_state("stopping" if self.cause else "running")
-        if self.cause:
-            self._terminate()  # asked to end before there was anybody to ask
+        if self.cause:  # asked to end before there was anybody to ask
+            self._asked.clear()
+            self._terminate()
 
     def _save_state(self, phase: str) -> None:
         self.state["phase"] = phase
@@ -626,13 +674,10 @@ class Supervisor:
         if self._wake in ready:
             os.read(self._wake, 4096)
             reap(self._on_end)
-        if self._signalled:
-            self._signalled = False
+        if Signals.terminated:
+            Signals.terminated = False
             self._read_stop(signalled=True)
         self._check_deadlines()
-
-    def _on_term(self, *_: object) -> None:
-        self._signalled = True
 
     def _on_end(self, pid: int, status: int) -> None:
         if self.stage and pid == self.stage.pid:
@@ -737,7 +782,6 @@ def supervise(folder: str, clock: Clock | None = None) -> None:
     OSError where state.json, which forbids a second try, cannot be written: nothing has started, the engine asks again.
     """
     clock = clock or Clock()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # who finds the lock taken may signal us at once
     if not take_lock(folder) or any(os.path.exists(os.path.join(folder, n)) for n in ("state.json", "exit.json")):
         return
     stop = read_json(os.path.join(folder, "stop.json"))
@@ -768,7 +812,7 @@ def drive(supervisor: Supervisor) -> None:
     try:
         record = supervisor.run()
     except Exception as error:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         supervisor.abandon()
         record = supervisor.ending("error", f"the supervisor failed: {error!r}")
     supervisor.cgroup.remove()
@@ -780,13 +824,14 @@ def spawner(fd: int) -> None:
     requests = socket.socket(fileno=fd)
     requests.setblocking(False)
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # where a supervisor is killed, its orphans come to us to be reaped
-    wake, wake_writer = waking_pipe()
-    json.loads(json.dumps({"warm": 1.5}))
+    Signals.handle()
+    wake = Signals.pipe()
+    json.loads(json.dumps({"warm": boot_id()}))
     gc.collect()
     gc.freeze()
     gc.disable()  # nothing here makes cycles worth a collection that touches every page
     listening = children = True
-    while listening or children:
+    while (listening or children) and not Signals.terminated:
         poll = select.poll()
         poll.register(wake, select.POLLIN)
         if listening:
@@ -795,7 +840,7 @@ def spawner(fd: int) -> None:
         if wake in ready:
             os.read(wake, 4096)
         if fd in ready:
-            listening = take_requests(requests, inherited=(fd, wake, wake_writer))
+            listening = take_requests(requests, inherited=(fd, wake))
         children = reap()
 
 
@@ -824,14 +869,17 @@ def take_requests(requests: socket.socket, *, inherited: tuple[int, ...]) -> boo
 def supervisor_process(folder: str, *, close: tuple[int, ...]) -> NoReturn:
     code = 1
     try:
-        signal.set_wakeup_fd(-1)
+        os.close(signal.set_wakeup_fd(-1))
         for fd in close:
             os.close(fd)
+        Signals.terminated = False
         os.setsid()
         supervise(folder)
         code = 0
     except BaseException:
-        print(f"supervisor of {folder}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        print(f"supervisor of {folder}:", file=sys.stderr)
+        sys.excepthook(*sys.exc_info())
+        sys.stderr.flush()
     finally:
         os._exit(code)
 
@@ -862,7 +910,6 @@ def foreign_namespaces(pid: int) -> tuple[list[int], list[int]]:
 def exec_process(spec: dict[str, Any], namespaces: list[int]) -> NoReturn:
     """The child that becomes the command: privileges down, terminal taken, gone when its parent goes."""
     try:
-        reset_signals()
         os.setsid()
         if spec["pty"]:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # what is typed becomes signals, and hanging up ends it
@@ -894,7 +941,8 @@ def exec_command(spec: dict[str, Any]) -> int:
     before, after = foreign_namespaces(spec["target_pid"])
     for fd in before:
         setns(fd)
-    wake, _ = waking_pipe()
+    Signals.handle()
+    wake = Signals.pipe()
     pid = os.fork()
     if pid == 0:
         exec_process(spec, after)
