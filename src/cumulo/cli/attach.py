@@ -32,6 +32,8 @@ def attach(session: Session, run: Run, *, at_once: bool = False) -> int:
                     bar.progress(event)
                 case StatusChange(status=status) if status in unsaid:
                     unsaid.discard(status)
+                case StatusChange(status="queued"):
+                    bar.say(f"queued: {phrases.clean(session.client.why(run.id).summary)}")
                 case StatusChange():
                     bar.status(event)
         writer.close()

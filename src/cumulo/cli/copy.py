@@ -52,14 +52,18 @@ def cp_command(session: Session, source: str, target: str, unit: int | None, ran
 
     PATH begins with outputs, checkpoint or workdir. Any other PATH lies in the outputs of a run that has ended, and in
     the workdir of one that lives. A target that ends in / (or is a folder here) receives the source under its own
-    name; any other target is what the copy will be called.
+    name; any other target is what the copy will be called. Of an array without --unit comes what every index has, in
+    a folder for each.
     """
     there, here = parse(source), parse(target)
     if there and here:
         raise click.UsageError("one of the two must be on this machine")
     if there:
         row = session.client.run(there.run)
-        count, size = _get(session, row, there, Path(target), into=target.endswith("/"), unit=unit, rank=rank)
+        if row.units > 1 and unit is None:
+            count, size = _get_array(session, row, there, Path(target), rank=rank)
+        else:
+            count, size = _get(session, row, there, Path(target), into=target.endswith("/"), unit=unit, rank=rank)
     elif here:
         row = session.client.run(here.run)
         count, size = _put(session, row, Path(source), here, unit=unit, rank=rank)
@@ -69,6 +73,16 @@ def cp_command(session: Session, source: str, target: str, unit: int | None, ran
         session.print_json({"run": row.id, "files": count, "bytes": size})
     elif not quiet:
         note(f"copied {phrases.plural(count, 'file')}, {phrases.size(size)}")
+
+
+def _get_array(session: Session, row: Run, there: Remote, target: Path, *, rank: int | None) -> tuple[int, int]:
+    """From every index that has started, into `target`/INDEX."""
+    count = size = 0
+    for one in session.client.units(row.id):
+        if one.placed_at is not None:
+            got = _get(session, row, there, target / str(one.index), into=True, unit=one.index, rank=rank)
+            count, size = count + got[0], size + got[1]
+    return count, size
 
 
 def _get(

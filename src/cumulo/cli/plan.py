@@ -58,6 +58,8 @@ def start(plan: Plan) -> str:
         text += f", number {plan.queue_position} in the queue"
     if plan.expected_start:
         text += f", expected {phrases.when(plan.expected_start, since=phrases.now())}"
+    if plan.problems:
+        text += f"; {clean(plan.problems[0])}"
     return text
 
 

@@ -33,7 +33,11 @@ class _Stop(Exception):
 
 @click.command("up")
 @click.option("-d", "--detach", is_flag=True, help="Start it in the background and return once it answers.")
-@click.option("--emulate", metavar="SPEC", help="Emulated GPUs: A100-80GB:8, or '2x H100-80GB:8,T4:1' for 3 nodes.")
+@click.option(
+    "--emulate",
+    metavar="SPEC",
+    help="Emulated GPUs: A100-80GB:8, or '2x H100-80GB:8,T4:1' for 3 nodes. Kept for the next start; off ends it.",
+)
 @click.option("--database", metavar="URL", help="postgresql://… instead of SQLite under the state folder.")
 @click.option("--host", help="Address to listen on (default: loopback).")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.")

@@ -33,7 +33,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to start: `database` None is SQLite in `home`; `emulate` names emulated devices in place of real ones."""
+    """How to start: `database` None is SQLite in `home`; `emulate` names emulated devices in place of real ones.
+
+    What was emulated last stays so until another `emulate` is given; `off` ends it.
+    """
 
     home: Path
     address: Address
@@ -96,7 +99,9 @@ def _database(options: Options) -> Database:
 def _services(options: Options, folder: StateFolder, db: Database) -> tuple[Services, LocalEngine]:
     cloud_id = schema.prepare(db, cloud_id=secrets.token_hex(6), now=time.time())
     blobs, logs = Blobs(options.home), Logs(options.home)
-    engine = _engine(options, folder, blobs, cloud_id)
+    emulate = _emulation(db, options.emulate)
+    engine = _engine(emulate, options.home, folder, blobs, cloud_id)
+    _remember_emulation(db, emulate)
     control = Control(db=db, logs=logs, engines={engine.name: engine}, cloud_id=cloud_id)
     services = Services(
         home=options.home,
@@ -113,11 +118,25 @@ def _services(options: Options, folder: StateFolder, db: Database) -> tuple[Serv
     return services, engine
 
 
-def _engine(options: Options, folder: StateFolder, blobs: Blobs, cloud_id: str) -> LocalEngine:
+def _emulation(db: Database, given: str | None) -> str | None:
+    """What is emulated: as given (`off`: nothing), else as the last time, since runs may hold such devices."""
+    if given is None:
+        with db.read() as tx:
+            return schema.get_meta(tx, "emulate", "") or None
+    return None if given == "off" else given
+
+
+def _remember_emulation(db: Database, emulate: str | None) -> None:
+    with db.read() as tx:
+        if schema.get_meta(tx, "emulate", "") == (emulate or ""):
+            return
+    with db.write() as tx:
+        schema.set_meta(tx, "emulate", emulate or "")
+
+
+def _engine(emulate: str | None, home: Path, folder: StateFolder, blobs: Blobs, cloud_id: str) -> LocalEngine:
     try:
-        return LocalEngine(
-            root=folder.node, cloud_id=cloud_id, blobs=blobs, emulate=options.emulate, hidden=(options.home,)
-        )
+        return LocalEngine(root=folder.node, cloud_id=cloud_id, blobs=blobs, emulate=emulate, hidden=(home,))
     except ValueError as error:
         raise CumuloError("invalid_request", f"--emulate: {error}", hint="write for example A100-80GB:8") from None
     except OSError as error:
