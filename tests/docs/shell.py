@@ -30,8 +30,9 @@ class Shell:
         self.folder = Path(tempfile.mkdtemp(prefix="docs-", dir="/tmp"))  # a socket's name is short
         self.folder.chmod(0o755)
         work = self.folder / "cumulo"
-        work.mkdir()
-        (work / ".venv").symlink_to(sys.prefix)
+        (work / ".venv").mkdir(parents=True)
+        (work / ".venv/bin").symlink_to(Path(sys.prefix, "bin"))
+        shutil.copy(ROOT / ".gitignore", work)
         shutil.copytree(ROOT / "examples", work / "examples", ignore=shutil.ignore_patterns("__pycache__"))
         self.user = pwd.getpwuid(os.geteuid()).pw_name
         env = {name: value for name, value in os.environ.items() if not name.startswith("CUMULO_")}
@@ -40,7 +41,7 @@ class Shell:
             "XDG_CONFIG_HOME": str(self.folder / ".config"),
             "XDG_CACHE_HOME": str(self.folder / ".cache"),
             "CUMULO_HOME": str(self.folder / ".local/state/cumulo"),
-            "PS2": "",
+            "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
         }
         self._bash = subprocess.Popen(
             ["bash", "--noprofile", "--norc"], cwd=work, env=env, text=True,
@@ -83,7 +84,6 @@ class Shell:
             ended = self.run(f"{sys.prefix}/bin/cumulo down --cancel")
             assert ended.code == 0, ended.text
         finally:
-            assert self._bash.stdin is not None
-            self._bash.stdin.close()
-            self._bash.wait(PATIENCE_S)
+            with self._bash:  # closes its pipes, which ends it, and waits
+                pass
             shutil.rmtree(self.folder, ignore_errors=True)

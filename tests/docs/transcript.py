@@ -23,7 +23,8 @@ _ALIKE = (
     (r"\b\d+(\.\d+)?(d \d+h|h \d\dm|m \d\ds|s)\b", "DURATION"),
     (r"(?<=127\.0\.0\.1:)\d+", "PORT"),
     (r"\b\d+(\.\d+)? (B|kB|MB|GB|TB)\b", "SIZE"),
-    (r"\b\d+/(\d+) (\w+) \d+%", r"N/\1 \2 N%"),
+    (r"\b[\d,]+/(\d[\d,]*)\b", r"N/\1"),
+    (r"(N/[\d,]+(?: \w+)?) \d+%", r"\1 N%"),
     (r"\b\d+(\.\d+)?/s\b", "RATE"),
     (r"\(pid \d+", "(pid N"),
 )
@@ -42,8 +43,8 @@ class Step(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether the document shows a failure: an error of Cumulo's, or nothing but what `exit` prints."""
-        return any(line.startswith("error: ") for line in self.shown)
+        """Whether the document shows a failure: an error of Cumulo's, or a run that failed."""
+        return any(re.match(r"error: |\S+ failed: ", line) for line in self.shown)
 
 
 def steps(block: Block) -> list[Step]:
