@@ -49,7 +49,7 @@ NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "manager", "comm
 FUNCTION_LINES = 80
 MODULE_LINES = 450
 # One file by design: it must not import, so it cannot be split.
-LONGER_MODULES = {"node/supervisor.py": 700}
+LONGER_MODULES = {"node/supervisor.py": 1000}
 
 
 def dotted(node: ast.expr) -> str:

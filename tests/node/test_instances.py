@@ -78,6 +78,16 @@ def test_after_a_reboot_it_is_lost(bench):
     assert record.started_at == state["started_at"]
 
 
+def test_a_state_that_a_loss_of_power_left_empty_is_lost_too(bench):
+    folder = bench.prepare("true")
+    (folder / "state.json").write_text("")
+    assert instances.look(folder).standing is Standing.LOST_BY_REBOOT
+    assert instances.reap_orphan(folder).reason == "lost_by_reboot"
+    bench.spawner.start(folder)
+    bench.run("true")
+    assert not (folder / "log").exists()
+
+
 def test_the_living_are_not_reaped_nor_removed(bench):
     folder = bench.launch("sleep 300")
     bench.running(folder)

@@ -67,7 +67,6 @@ class State:
     """state.json: the last thing the supervisor said while alive. Times as documented there."""
 
     boot_id: str
-    pid: int
     phase: str
     payload_pid: int | None
     payload_start: int | None
@@ -144,7 +143,11 @@ def look(folder: Path) -> View:
 
 
 def read_state(folder: Path) -> State | None:
-    data = read_json(str(folder / "state.json"))
+    """None where it never was started. What a loss of power left unreadable tells just that: it was, before that."""
+    try:
+        data = read_json(str(folder / "state.json"))
+    except ValueError:
+        data = dict.fromkeys(State.__dataclass_fields__) | {"boot_id": "", "phase": "preparing", "stages": {}}
     return State(**{name: data[name] for name in State.__dataclass_fields__}) if data else None
 
 
