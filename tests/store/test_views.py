@@ -201,6 +201,19 @@ def test_nodes_tell_what_is_held(db, node):
         assert views.instance_names(tx, ["run1-0-1-0", "gone"]) == {"run1-0-1-0": ("run1", "holder")}
 
 
+def test_units_that_wait_are_counted(db):
+    put(
+        db,
+        t.run,
+        run_row("run1", units=500, units_started=20),
+        run_row("run2", units=1, units_started=0, status="queued"),
+        run_row("run3", units=9, units_started=0, status="cancelled"),
+        run_row("run4", units=9, units_started=0, status="queued", wanted="cancelled"),
+    )
+    with db.read() as tx:
+        assert views.waiting_units(tx) == 481
+
+
 def test_use_counts_for_the_part_inside_the_window(db):
     base = {
         "project": "default", "account": "ada", "device_model": "A100-80GB", "device_count": 2, "cpus_milli": 8000,

@@ -190,6 +190,13 @@ def counts_by_status(tx: Connection) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
+def waiting_units(tx: Connection) -> int:
+    """How many units of runs that are not over have not been placed for the first time."""
+    query = select(func.coalesce(func.sum(run.c.units - run.c.units_started), 0))
+    query = query.where(run.c.status.not_in(_OVER), run.c.wanted == "running")
+    return int(tx.execute(query).scalar_one())
+
+
 def usage_totals(
     tx: Connection, *, since: float, until: float, group: str, account: str | None = None, limit: int = 500
 ) -> Sequence[Row[Any]]:

@@ -36,7 +36,10 @@ class Family:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 def metrics(services: Serving, _caller: Auth) -> Response:
-    """Runs, devices, scheduling and requests, for Prometheus. Needs a token like everything else."""
+    """Runs, devices, scheduling and requests, for Prometheus. Needs a token like everything else.
+
+    Asks nothing of the loops, so that it can tell of one that hangs.
+    """
     families = (*_runs(services), *_devices(services), *_scheduling(services), *_requests(services))
     text = "\n".join(line for family in families for line in family.lines()) + "\n"
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -52,7 +55,7 @@ def _escaped(value: str) -> str:
 
 def _runs(services: Services) -> Iterator[Family]:
     with services.db.read() as tx:
-        counts = views.counts_by_status(tx)
+        counts, waiting = views.counts_by_status(tx), views.waiting_units(tx)
     yield Family(
         name="cumulo_runs",
         kind="gauge",
@@ -62,8 +65,8 @@ def _runs(services: Services) -> Iterator[Family]:
     yield Family(
         name="cumulo_queue_length",
         kind="gauge",
-        help="Units of work that wait to be placed.",
-        samples=[("", len(services.control.queue()))],
+        help="Units that wait to be placed for the first time.",
+        samples=[("", waiting)],
     )
 
 

@@ -10,11 +10,12 @@ from starlette.responses import Response
 
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import TERMINAL, RunStatus
-from cumulo.domain.run import RunKind, RunSpec
+from cumulo.domain.run import RunKind
 from cumulo.server import access, render, render_control
 from cumulo.server.auth import Auth
 from cumulo.server.paging import Cursor, Limit, cursor_of, key_of
 from cumulo.server.services import Services, Serving
+from cumulo.server.uploads import check_uploads
 from cumulo.store import views
 from cumulo.store.people import Caller
 from cumulo.wire import api
@@ -52,7 +53,7 @@ def submit(body: api.Submission, services: Serving, caller: Auth, idempotency_ke
     An ask that no node could ever satisfy is refused (unsatisfiable) unless `queue` is true.
     """
     spec = to_spec(body.run)
-    _check_uploads(services, spec)
+    check_uploads(services.blobs, spec)
     run_id, created = services.control.submit(
         spec,
         account=caller.account,
@@ -176,13 +177,6 @@ def _whole(services: Services, caller: Caller, run: str) -> dict[str, Any]:
         "spec": render.spec_summary(spec) if access.is_own(row, caller) else None,
         "instances": [render.instance(one, spec) for one in instances],
     }
-
-
-def _check_uploads(services: Services, spec: RunSpec) -> None:
-    digests = [spec.workdir, *(mount.manifest for mount in spec.file_mounts)]
-    missing = services.blobs.missing(digest for digest in digests if digest)
-    if missing:
-        raise CumuloError("invalid_request", f"the manifest {missing[0]} was not uploaded", hint="upload it first")
 
 
 def _fingerprint(body: api.Submission) -> str:
