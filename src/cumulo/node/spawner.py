@@ -34,7 +34,7 @@ class Spawner:
         request = json.dumps({"op": "start", "dir": str(folder)}).encode()
         with self._lock:
             try:
-                self._connected().send(request)
+                (self._socket or self._connected()).send(request)
             except OSError:  # it died since; its supervisors live on
                 self._disconnect()
                 self._connected().send(request)

@@ -5,6 +5,7 @@ $CUMULO_DATABASE, since arguments can be read by everybody on the machine and a 
 """
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -41,11 +42,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
+    # What is imported now stays for good: the collector need not look at it while it comes, nor ever again.
+    gc.disable()
     # Imported here: a wrong argument should not wait for a web framework.
     from cumulo.server.compose import Options, serve
     from cumulo.server.listen import Address
     from cumulo.server.state import default_home, default_socket
 
+    gc.freeze()
+    gc.enable()
     home = default_home(os.environ)
     socket = arguments.socket.absolute() if arguments.socket else default_socket(home, os.environ)
     address = Address(

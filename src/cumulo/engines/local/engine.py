@@ -8,6 +8,7 @@ one knew, and takes up what it had not finished.
 import contextlib
 import errno
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -116,11 +117,13 @@ class LocalEngine:
     def read_log(self, instance_id: str, offset: int, limit: int = 1 << 20) -> bytes:
         path = self._layout.find(instance_id) / "log"
         try:
-            with open(path, "rb") as file:
-                file.seek(offset)
-                return file.read(limit)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
+        try:  # room is made for what is there, not for the limit: most logs are tiny
+            return os.pread(fd, min(limit, max(0, os.fstat(fd).st_size - offset)), offset)
+        finally:
+            os.close(fd)
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         self._listeners.append(listener)
@@ -159,10 +162,13 @@ class LocalEngine:
         folder = self._layout.instance(instance_id)
         with _writing(self._layout.root):
             self._fence.check(epoch)
-        if not folder.exists():
-            return
-        if instances.look(folder).standing is not Standing.ENDED:
-            raise CumuloError("conflict", f"the instance {instance_id} has not ended, so it can't be released")
+        with self._lock:
+            seen = self._seen.get(instance_id)
+        if seen is None or seen.view.standing is not Standing.ENDED:
+            if not folder.exists():
+                return
+            if instances.look(folder).standing is not Standing.ENDED:
+                raise CumuloError("conflict", f"the instance {instance_id} has not ended, so it can't be released")
         with self._lock:
             folder.rename(self._layout.ended / instance_id)
             self._seen.pop(instance_id, None)
@@ -245,7 +251,6 @@ class LocalEngine:
         finally:
             with self._lock:
                 self._pending.pop(folder.name, None)
-            self._hint(folder.name)
 
     def _ask(self, seen: Seen) -> None:
         seen.asked_at = time.monotonic()
@@ -259,6 +264,7 @@ class LocalEngine:
             # A full disk: it is remembered here, and tried again after a restart.
             seen.failure = ExitRecord.from_json(record)
             _log.exception("the failure of %s could not be written", seen.folder.name)
+        self._hint(seen.folder.name)  # of all else its supervisor tells
 
     def _look(self, name: str) -> ObservedInstance | None:
         with self._lock:
