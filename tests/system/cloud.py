@@ -4,6 +4,7 @@ Everything lies in one short folder under /tmp (a socket's name has 107 bytes). 
 process, cgroup or mount of this cloud may be left, and no traceback in the server's log.
 """
 
+import http.client
 import json
 import os
 import shutil
@@ -12,13 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from cumulo.client import Client
 from cumulo.client.endpoint import Endpoint, own_server
 from cumulo.domain.errors import CumuloError
+from tests.system.terminal import Terminal
 
 CUMULO = str(Path(sys.executable).with_name("cumulo"))
 PATIENCE_S = 40.0
@@ -36,6 +39,18 @@ class Done(NamedTuple):
         return json.loads(self.out)
 
 
+class Answer(NamedTuple):
+    """What an HTTP request got."""
+
+    status: int
+    type: str
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
 class Cloud:
     """One state folder, and the server on it while it is up."""
 
@@ -47,6 +62,7 @@ class Cloud:
         self.emulate, self.database = emulate, database
         self.cloud_id = ""
         self.server: subprocess.Popen[bytes] | None = None
+        self.undo: list[Callable[[], object]] = []  # what to take back before the folder goes
         self._clients: list[Client] = []
         kept = (name for name in os.environ if not name.startswith("CUMULO_") and name != "PYTHONDONTWRITEBYTECODE")
         self.env = {name: os.environ[name] for name in kept}  # compiling anew at each start would take a second
@@ -56,14 +72,13 @@ class Cloud:
             "XDG_CACHE_HOME": str(self.folder / "cache"),
             "CUMULO_SOCKET": str(self.home / "server.sock"),  # and never the box's own
         }
-        if pipe:
-            self.env["CUMULO_ENGINE_PIPE"] = "1"
+        self._module = [str(Path(__file__).with_name("piped_server.py"))] if pipe else ["-m", "cumulo.server"]
 
     # The server
 
     def start(self, *, wait: bool = True) -> None:
         """Starts the server as `cumulo up` does, without the command line's own tenth of a second."""
-        words = [sys.executable, "-m", "cumulo.server", "--port", "0"]
+        words = [sys.executable, *self._module, "--port", "0"]
         words += ["--emulate", self.emulate] if self.emulate else []
         env = self.env | ({"CUMULO_DATABASE": self.database} if self.database else {})
         with (self.folder / "server.log").open("ab") as log:
@@ -120,6 +135,12 @@ class Cloud:
             assert self.server.wait(PATIENCE_S) == 0, self.said()
             self.server = None
 
+    def adopt(self) -> None:
+        """Takes note of a server that the command line started on our folder: it must be told down by it, too."""
+        found = own_server(self.home)
+        assert found is not None
+        assert self._answers(found)
+
     def said(self) -> str:
         """What servers have logged."""
         texts = [path.read_text(errors="replace") for path in (self.folder / "server.log", self.home / "server.log")
@@ -128,13 +149,35 @@ class Cloud:
 
     # The command line
 
-    def cli(self, *words: str, stdin: str = "", cwd: Path | None = None, timeout: float = 60, **env: str) -> Done:
-        """Runs `cumulo WORDS` without a terminal."""
+    def cli(
+        self,
+        *words: str,
+        stdin: str = "",
+        cwd: Path | None = None,
+        timeout: float = 60,
+        env: Mapping[str, str] | None = None,
+        uid: int | None = None,
+    ) -> Done:
+        """Runs `cumulo WORDS` without a terminal; with `uid` as that user of the box (needs root)."""
+        argv = [CUMULO, *words]
+        env = self.env | dict(env or {})
+        if uid is not None:
+            argv = [*become(uid), *argv]
+            env |= self.env_of(uid)
         done = subprocess.run(
-            [CUMULO, *words], input=stdin, capture_output=True, text=True, errors="replace",
-            cwd=cwd or self.work, env=self.env | env, timeout=timeout, check=False,
+            argv, input=stdin, capture_output=True, text=True, errors="replace",
+            cwd=cwd or self.work, env=env, timeout=timeout, check=False,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def env_of(self, uid: int) -> dict[str, str]:
+        """The environment of another person, who has a home of their own and no server."""
+        home = self.folder / f"person-{uid}"
+        if not home.exists():
+            home.mkdir(mode=0o755)
+            os.chown(home, uid, uid)
+        names = {"HOME": "", "XDG_CONFIG_HOME": "config", "XDG_CACHE_HOME": "cache", "CUMULO_HOME": "state"}
+        return {name: str(home / below) for name, below in names.items()}
 
     def ok(self, *words: str, **options: Any) -> str:
         """The same for what must succeed: its output."""
@@ -153,12 +196,28 @@ class Cloud:
         found: dict[str, Any] = json.loads(self.ok("status", run, "--json"))
         return found
 
-    def popen(self, *words: str, **options: Any) -> "subprocess.Popen[str]":
-        """Starts `cumulo WORDS` with pipes, for what goes on while the test does something."""
-        given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "cwd": self.work, "env": self.env} | options
-        return subprocess.Popen(
-            [CUMULO, *words], text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given
-        )
+    def attached(self, *words: str) -> "Attached":
+        """Starts `cumulo WORDS` without a terminal, for what goes on while the test does something."""
+        return Attached([CUMULO, *words], cwd=self.work, env=self.env)
+
+    def terminal(self, *words: str, rows: int = 24, columns: int = 80, cwd: Path | None = None) -> Terminal:
+        """`cumulo WORDS` on a terminal."""
+        return Terminal([CUMULO, *words], env=self.env, cwd=cwd or self.work, rows=rows, columns=columns)
+
+    # Over TCP
+
+    def http(self, path: str, *, token: str | None = None, **headers: str) -> Answer:
+        """GET over TCP with a token, the owner's own if none is given; "" sends none."""
+        url = urlsplit(json.loads((self.home / "server.json").read_text())["url"])
+        token = (self.home / "token").read_text().strip() if token is None else token
+        given = headers | ({"Authorization": f"Bearer {token}"} if token else {})
+        connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=20)
+        try:
+            connection.request("GET", path, headers=given)
+            response = connection.getresponse()
+            return Answer(response.status, response.headers["Content-Type"], response.read().decode())
+        finally:
+            connection.close()
 
     # The end
 
@@ -170,6 +229,8 @@ class Cloud:
             for client in self._clients:
                 client.close()
             said = self.said()
+            for undo in self.undo:
+                undo()
             shutil.rmtree(self.folder, ignore_errors=True)
         assert not left, f"left behind: {left}"
         assert "Traceback" not in said, said[said.index("Traceback") - 500 :][:6000]
@@ -213,6 +274,49 @@ class Cloud:
     def mounts(self) -> list[str]:
         lines = Path("/proc/self/mounts").read_text().splitlines()
         return [line for line in lines if line.split()[1].startswith(f"{self.home}/")]
+
+
+class Attached:
+    """A command that goes on: its output line by line, and how it ended."""
+
+    def __init__(self, argv: list[str], *, cwd: Path, env: Mapping[str, str]) -> None:
+        self._err = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  # lives as long as we do
+        self.process = subprocess.Popen(
+            argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._err,
+            text=True, errors="replace",
+        )  # fmt: skip
+
+    def __enter__(self) -> "Attached":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._out.close()
+        self._err.close()
+
+    @property
+    def _out(self) -> IO[str]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    def line(self) -> str:
+        """The next line that it writes."""
+        return self._out.readline()
+
+    def end(self) -> Done:
+        """Waits for the end; the rest of its output."""
+        out = self._out.read()
+        code = self.process.wait(PATIENCE_S)
+        self._err.seek(0)
+        return Done(code, out, self._err.read())
+
+
+def become(uid: int) -> list[str]:
+    """Puts before a command what runs it as `uid`, yet able to read a Python that lies in root's home."""
+    words = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
+    return [*words, "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
 
 
 def pids() -> Iterator[int]:
