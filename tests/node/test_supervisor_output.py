@@ -96,7 +96,7 @@ def test_since(bench):
     assert since(100) == b""
 
 
-def test_a_full_disk_costs_output_and_nothing_else(bench, small_disk):
+def test_a_full_disk_costs_output_and_nothing_else(small_disk, bench):
     folder = bench.launch("head -c 5000000 /dev/zero; exit 7")
     record = bench.end(folder)
     assert (record.reason, record.exit_code) == ("finished", 7)
@@ -105,7 +105,7 @@ def test_a_full_disk_costs_output_and_nothing_else(bench, small_disk):
     assert (folder / "log").stat().st_size == record.log_bytes
 
 
-def test_the_log_tells_of_the_gap_once_there_is_room(bench, small_disk, gates):
+def test_the_log_tells_of_the_gap_once_there_is_room(small_disk, bench, gates):
     first, second = gates
     folder = bench.launch(f"echo begun; read x < {first}; head -c 10000 /dev/zero; read x < {second}; echo after")
     bench.says(folder, b"begun")
@@ -121,7 +121,7 @@ def test_the_log_tells_of_the_gap_once_there_is_room(bench, small_disk, gates):
     assert bench.log(folder) == b"begun\n" + b"\0" * (10000 - lost) + notice + b"after\n"
 
 
-def test_an_exit_record_fits_a_full_disk(bench, small_disk, gates):
+def test_an_exit_record_fits_a_full_disk(small_disk, bench, gates):
     folder = bench.launch(f"read x < {gates[0]}; exit 6")
     bench.running(folder)
     assert (folder / "reserve").stat().st_size == RESERVE_BYTES
@@ -131,7 +131,7 @@ def test_an_exit_record_fits_a_full_disk(bench, small_disk, gates):
     assert not (folder / "reserve").exists()
 
 
-def test_nothing_starts_on_a_full_disk_until_there_is_room(bench, small_disk):
+def test_nothing_starts_on_a_full_disk_until_there_is_room(small_disk, bench):
     folder = bench.prepare("echo run")
     filler = fill(small_disk)
     bench.spawner.start(folder)
