@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from cumulo.domain.lifecycle import EndReason, InstanceState
 from cumulo.engines.protocol import StaleEpoch
 from cumulo.node import instances
 from cumulo.node.supervisor import read_json, write_atomic
-from tests.engines.conftest import CLOUD
+from tests.engines.conftest import CLOUD, WAIT, Bench
 
 
 def test_a_run_succeeds_and_its_output_is_there(bench, runtime):
@@ -159,10 +160,11 @@ def test_a_strange_progress_file_is_left_alone(bench, trick):
 
 
 def test_a_new_engine_adopts_what_runs(bench, runtime):
-    name = bench.start("adopted", "echo up; sleep 0.7; exit 9")
+    name = bench.start("adopted", f"{WAIT}; exit 9")
     bench.until(name, InstanceState.RUNNING)
     bench.restart()
     assert bench.look(name).state is InstanceState.RUNNING
+    bench.open_gate(name)
     assert bench.end(name).exit_code == 9
 
 
@@ -175,6 +177,61 @@ def test_what_an_engine_left_undone_is_taken_up(bench, node_root):
     bench.restart()
     bench.engine.observe()
     assert bench.end(spec.instance_id).reason is EndReason.SUCCEEDED
+
+
+def test_a_server_killed_while_it_wrote_it_down_can_be_asked_again(bench, node_root):
+    (node_root / "instances" / "half-0-0-0").mkdir(mode=0o700)
+    assert bench.engine.observe().instances == ()
+    seen, _ = bench.run("half", "true")
+    assert seen.reason is EndReason.SUCCEEDED
+
+
+def test_a_stop_while_files_are_copied_starts_nothing(bench):
+    """The blob comes only once the wish to stop is there, so the copying is under way when it is made."""
+    go = threading.Event()
+    bench.blobs.before_read = lambda: go.wait(20)
+    name = bench.start("pulled", "touch $CUMULO_OUTPUT_DIR/started", files=((".", bench.blobs.tree({"a": "x"})),))
+    bench.until(name, InstanceState.PULLING)
+    bench.engine.stop(name, 1.0, 1)
+    go.set()
+    seen = bench.end(name)
+    assert (seen.reason, seen.started_at) == (EndReason.CANCELLED, None)
+    assert not (bench.root / "runs/pulled/0/outputs/started").exists()
+
+
+def test_files_that_take_long_hold_up_nobody_else(bench):
+    go = threading.Event()
+    bench.blobs.before_read = lambda: go.wait(20)
+    tree = bench.blobs.tree({"a": "x"})
+    slow = [bench.start(f"slow{number}", files=((".", tree),)) for number in range(6)]
+    assert bench.run("quick", "true")[0].reason is EndReason.SUCCEEDED
+    go.set()
+    assert [bench.end(name).reason for name in slow] == [EndReason.SUCCEEDED] * 6
+
+
+def test_a_closed_engine_leaves_the_copying_to_the_next(node_root):
+    bench = Bench("direct", node_root)
+    reading, go = threading.Event(), threading.Event()
+
+    def wait():
+        reading.set()
+        go.wait(20)
+
+    bench.blobs.before_read = wait
+    tree = bench.blobs.tree({"a": "x", "b": "y"})
+    name = bench.start("long", "cat a b", files=((".", tree),))
+    assert reading.wait(20)
+    closer = threading.Thread(target=bench.engine.close)
+    closer.start()
+    while not bench.engine._closing:
+        time.sleep(0.005)
+    go.set()
+    closer.join(20)
+    assert not (node_root / "areas" / name / "workdir").exists()
+    bench.restart()
+    bench.engine.observe()
+    assert (bench.end(name).reason, bench.log(name)) == (EndReason.SUCCEEDED, "xy")
+    bench.engine.close()
 
 
 def alive(bench, name):
@@ -211,8 +268,9 @@ def test_another_boot_means_lost(bench):
 
 
 def test_another_clouds_instances_are_told_and_left_alone(bench, node_root):
-    name = bench.start("theirs", "sleep 0.4; exit 4", cloud_id="othercloud")
+    name = bench.start("theirs", f"{WAIT}; exit 4", cloud_id="othercloud")
     assert bench.until(name, InstanceState.RUNNING).cloud_id == "othercloud"
+    bench.open_gate(name)
     assert bench.end(name).exit_code == 4
 
 

@@ -10,7 +10,7 @@ import pytest
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import InstanceState
 from cumulo.engines.protocol import ExecRequest
-from tests.engines.conftest import Bench
+from tests.engines.conftest import WAIT, Bench
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def piped(node_root):
 
 
 def test_a_dead_far_side_is_unreachable_and_its_runs_live_on(piped):
-    name = piped.start("survivor", "sleep 1; exit 6")
+    name = piped.start("survivor", f"{WAIT}; exit 6")
     piped.until(name, InstanceState.RUNNING)
     os.kill(piped.engine._process.pid, signal.SIGKILL)
     piped.engine._process.wait()
@@ -30,13 +30,14 @@ def test_a_dead_far_side_is_unreachable_and_its_runs_live_on(piped):
     assert error.value.code == "engine_unreachable"
     piped.restart()
     assert piped.look(name).state is InstanceState.RUNNING
+    piped.open_gate(name)
     assert piped.end(name).exit_code == 6
 
 
 def test_a_call_that_waits_is_answered_when_the_far_side_dies(piped):
-    name = piped.start("waits", "sleep 2")
+    name = piped.start("waits", WAIT)
     piped.until(name, InstanceState.RUNNING)
-    stream = piped.engine.stream(name, ExecRequest(argv=("sleep", "2")))
+    stream = piped.engine.stream(name, ExecRequest(argv=("sleep", "60")))
     failures = []
 
     def read():
@@ -53,4 +54,5 @@ def test_a_call_that_waits_is_answered_when_the_far_side_dies(piped):
     reader.join(timeout=10)
     assert failures == ["engine_unreachable"]
     piped.restart()
+    piped.open_gate(name)
     piped.end(name)

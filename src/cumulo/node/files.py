@@ -34,11 +34,13 @@ class Cancelled(Exception):
 
 
 def make_folder(path: Path, *, owner: Owner | None, mode: int = 0o700) -> None:
-    """Makes `path` unless it is there (its parent must be, and must be ours), owned by `owner`."""
+    """Makes `path` unless it is there (its parent must be, and must be ours), owned by `owner` in any case."""
     try:
         os.mkdir(path, mode)
     except FileExistsError:
-        return
+        # A server that was killed in between may have left it as its own.
+        if owner is None or os.lstat(path).st_uid == owner.uid:
+            return
     if owner is not None:
         os.chown(path, owner.uid, owner.gid, follow_symlinks=False)
 

@@ -89,6 +89,7 @@ class LocalEngine:
         self._pending: dict[str, tuple[InstanceState, Future[None] | None]] = {}
         self._reaping: set[str] = set()
         self._looking = threading.Lock()  # one look at a time
+        self._closing = False
         self._spawner.warm()
 
     # What is there
@@ -135,7 +136,7 @@ class LocalEngine:
         folder = self._layout.instance(name)
         with self._lock, _writing(self._layout.root):
             self._fence.check(epoch)
-            if name in self._seen or folder.exists() or (self._layout.ended / name).exists():
+            if name in self._seen or self._layout.holds(name):
                 return
             _make_instance(folder, spec.to_wire())
             self._seen[name] = seen = _fresh(folder, spec)
@@ -147,7 +148,7 @@ class LocalEngine:
             self._fence.check(epoch)
             if (self._layout.ended / instance_id).exists():
                 return
-            if not folder.exists():  # it has not come yet, and now never will
+            if not self._layout.holds(instance_id):  # it has not come yet, and now never will
                 _make_instance(folder, {"cloud_id": self.cloud_id})
             view = instances.request_stop(folder, grace_s=grace_s)
             if view.standing is not Standing.NOT_STARTED:
@@ -181,6 +182,7 @@ class LocalEngine:
         return open_stream(self._layout, instance_id, request)
 
     def close(self) -> None:
+        self._closing = True
         self._hints.close()
         for pool in (self._quick, self._slow):
             pool.shutdown(wait=True, cancel_futures=True)
@@ -237,12 +239,13 @@ class LocalEngine:
         """In a worker: to the supervisor, or to an exit record that says why not."""
         folder = seen.folder
         try:
-            if not (_stopped(folder) or (folder / "spec.json").exists()):
-                composed = self._launcher.compose(spec, cancelled=lambda: _stopped(folder))
+            if not (_stopped(folder) or _composed(folder)):
+                composed = self._launcher.compose(spec, cancelled=lambda: self._closing or _stopped(folder))
                 instances.create(self._layout.root, composed)
             self._ask(seen)
         except Cancelled:
-            self._ask(seen)
+            if not self._closing:  # else the next engine takes it up
+                self._ask(seen)
         except CumuloError as error:
             self._fail(seen, str(error))
         except Exception as error:
@@ -271,9 +274,9 @@ class LocalEngine:
             seen = self._seen.get(name)
             state, _ = self._pending.get(name, (None, None))
         if seen is None:
-            folder = self._layout.instances / name
-            if not folder.is_dir():
-                return None
+            folder = self._layout.instance(name)
+            if not (folder / "instance.json").exists():
+                return None  # nothing, or what a server left that was killed while it wrote this down
             seen = open_seen(folder)
             with self._lock:
                 seen = self._seen.setdefault(name, seen)
@@ -289,8 +292,11 @@ class LocalEngine:
         """What an earlier engine, or a supervisor that was killed, left undone."""
         standing, name = seen.view.standing, seen.folder.name
         if standing is Standing.NOT_STARTED and time.monotonic() - seen.asked_at > _ASK_AGAIN_S:
-            with self._lock:
-                self._begin(seen)
+            if _stopped(seen.folder):
+                self._ask(seen)
+            else:
+                with self._lock:
+                    self._begin(seen)
         elif standing in (Standing.ORPHANED, Standing.LOST_BY_REBOOT):
             with self._lock:
                 if name in self._reaping:
@@ -342,7 +348,7 @@ def _writing(root: Path) -> Iterator[None]:
 
 def _make_instance(folder: Path, told: Mapping[str, object]) -> None:
     """The folder with what was asked for in it, or neither."""
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=0o700, exist_ok=True)
     try:
         write_atomic(str(folder), "instance.json", dict(told))
     except OSError:
@@ -356,6 +362,15 @@ def _fresh(folder: Path, spec: InstanceSpec) -> Seen:
 
 def _stopped(folder: Path) -> bool:
     return (folder / "stop.json").exists()
+
+
+def _composed(folder: Path) -> bool:
+    """Whether its supervisor's spec is there, and of this boot: cgroups are not what they were before."""
+    try:
+        written = (folder / "spec.json").stat().st_mtime
+    except FileNotFoundError:
+        return False
+    return written > time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _held(seen: Seen) -> Held | None:

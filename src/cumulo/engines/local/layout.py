@@ -79,6 +79,10 @@ class Layout:
                 return folder
         raise KeyError(instance_id)
 
+    def holds(self, instance_id: str) -> bool:
+        """Whether the instance has been written down here, released or not."""
+        return (self.instance(instance_id) / "instance.json").exists() or (self.ended / instance_id).exists()
+
     def area(self, instance_id: str) -> Path:
         return self.areas / _plain(instance_id)
 
