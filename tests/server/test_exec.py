@@ -7,6 +7,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect, unix_connect
 
+from tests.server.box import Box
 from tests.server.test_runs import problem
 
 
@@ -166,3 +167,17 @@ def test_files_that_are_not_there_are_a_problem(box):
     problem(box.ask("GET", f"/v1/runs/{run}/files?area=attic"), "invalid_request")
     queued = box.submit({"gpu": "A100:3"}, queue=True)["id"]
     problem(box.ask("GET", f"/v1/runs/{queued}/files"), "conflict", 409)
+
+
+def test_a_server_that_stops_says_so_to_open_terminals(tmp_path):
+    box = Box(tmp_path)
+    run, _ = box.running()
+    with opened(box, f"/v1/runs/{run}/exec") as socket:
+        socket.send(json.dumps({"argv": ["cat"]}))
+        socket.send(b"x")
+        socket.recv(timeout=10)
+        began = time.monotonic()
+        box.close()
+        assert time.monotonic() - began < 3
+        assert json.loads(socket.recv(timeout=10))["error"]["detail"] == "the server is being restarted"
+    assert box.engine.streams[-1].closed

@@ -300,3 +300,25 @@ def test_a_list_of_fifty_is_plain_and_complete(box):
     page = box.get("/v1/runs?limit=50")
     assert len(page["items"]) == 50
     assert len(json.dumps(page)) < 60_000
+
+
+def test_a_loop_that_does_not_answer_in_time_is_a_problem_that_passes(box, monkeypatch):
+    def never(*_):
+        raise TimeoutError
+
+    monkeypatch.setattr(box.control, "queue", never)
+    answer = box.ask("GET", "/v1/queue")
+    problem(answer, "starting", 503)
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_a_fault_of_our_own_tells_a_number_and_nothing_else(box, monkeypatch, caplog):
+    def broken(*_):
+        raise RuntimeError("the secret is hunter2")
+
+    monkeypatch.setattr(box.control, "queue", broken)
+    told = problem(box.ask("GET", "/v1/queue"), "internal", 500)
+    assert "hunter2" not in told.detail
+    number = told.detail.split("fault ")[1].rstrip(")")
+    assert number in caplog.text
+    assert box.get("/v1/health", token="")["status"] == "ok"

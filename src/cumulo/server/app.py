@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 
 from cumulo import __version__
 from cumulo.server import problems
-from cumulo.server.gate import App, Gate
+from cumulo.server.gate import Gate
 from cumulo.server.keeping import DailySweep
 from cumulo.server.query import refuse_unknown
 from cumulo.server.routes import ROUTERS
@@ -20,11 +20,13 @@ from cumulo.wire import api
 logger = logging.getLogger(__name__)
 
 
-def make_app(services: Services, *, loopback_only: bool) -> App:
+def make_app(services: Services, *, loopback_only: bool) -> FastAPI:
     """The ASGI application. It starts the control loops with itself, and stops them with itself."""
     app = make_api()
     app.state.services = services
-    return Gate(app, counters=services.counters, loopback_only=loopback_only)
+    # As a middleware it stands inside the framework's own net for faults, which would answer in plain text.
+    app.add_middleware(Gate, counters=services.counters, loopback_only=loopback_only)
+    return app
 
 
 def make_api() -> FastAPI:

@@ -29,7 +29,9 @@ from cumulo.server.gate import App
 
 DEFAULT_PORT: Final = 7070
 _BACKLOG: Final = 1024
-# Streams end by themselves when the feed closes; whatever is still open after this is cut.
+# Streams end by themselves when the feed closes, and terminals say why; uvicorn would cut them off at once.
+_FAREWELL_S: Final = 0.1
+# Whatever is still open after this is cut.
 _GRACE_S: Final = 1.5
 _MAX_FRAME: Final = 1 << 20
 
@@ -240,6 +242,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_stopping()
+        await asyncio.sleep(_FAREWELL_S)
         await super().shutdown(sockets)
 
     @contextlib.contextmanager

@@ -64,6 +64,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _handler(_not_valid))
     app.add_exception_handler(WebSocketRequestValidationError, _handler(_not_valid))
     app.add_exception_handler(HTTPException, _handler(_http))
+    app.add_exception_handler(TimeoutError, _handler(_too_late))
 
 
 def _handler(told: Callable[[HTTPConnection, Any], Response]) -> Callable[..., Any]:
@@ -95,6 +96,11 @@ def _not_valid(
         inside = [one for one in errors if tuple(one["loc"])[:2] == ("body", "run")]
         return answer(sentence_of(inside, skip=2))
     return answer(sentence_of(errors, code="invalid_request", skip=1))
+
+
+def _too_late(_connection: HTTPConnection, _error: TimeoutError) -> Response:
+    """The control loop is alive but did not come to this in time, for example because the disk stands still."""
+    return answer(CumuloError("starting", "the control loop did not answer in time", hint="see `cumulo doctor`"))
 
 
 def _http(connection: HTTPConnection, error: HTTPException) -> Response:
