@@ -414,9 +414,10 @@ def become(spec: dict[str, Any]) -> None:
 
 
 def join_cgroups(dirs: list[str]) -> None:
+    """For a process of one thread: in v1 a thread moves at once, a process waits milliseconds for all other CPUs."""
     for path in dirs:
         try:
-            write_text(f"{path}/cgroup.procs", "0")
+            write_text(f"{path}/tasks" if os.path.exists(f"{path}/tasks") else f"{path}/cgroup.procs", "0")
         except OSError as error:
             raise StartError(f"cannot join the cgroup {path}: {error.strerror}") from error
 
