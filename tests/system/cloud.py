@@ -226,11 +226,13 @@ class Cloud:
         try:
             left = self._end()
         finally:
+            if self.server is not None:
+                self.kill()
             for client in self._clients:
                 client.close()
             said = self.said()
             for undo in self.undo:
-                undo()
+                undo()  # a disk that was filled or mounted
             shutil.rmtree(self.folder, ignore_errors=True)
         assert not left, f"left behind: {left}"
         assert "Traceback" not in said, said[said.index("Traceback") - 500 :][:6000]

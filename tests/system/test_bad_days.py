@@ -1,5 +1,6 @@
 """Bad days: what a person is told when the machine, the disk, the state or the server fails them, and what survives."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -169,13 +170,11 @@ def test_a_full_disk(new_cloud):
     run = cloud.launch("until [ -e /tmp/never ] || [ $((i += 1)) = 30 ]; do sleep 0.1; done; exit 7", "--gpus", "T4")
     eventually(lambda: cloud.run(run["id"])["status"] == "running")
     filler = cloud.home / "filler"
-    with filler.open("wb") as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-                file.flush()
-        except OSError:
-            pass
+    fd = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    with contextlib.suppress(OSError):
+        while True:
+            os.write(fd, bytes(4096))
+    os.close(fd)
     done = cloud.cli("launch", "-y", "-d", "--no-workdir", "--name", "refused", "--", "true")
     if done.code != 0:  # the database may have had a page left
         assert done.code == 1

@@ -74,7 +74,11 @@ def start(options: Options) -> Endpoint:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         output = log.open("ab")
     except OSError as error:
-        raise CumuloError("storage_read_only", f"{home} can't be written: {error.strerror}") from None
+        raise CumuloError(
+            "storage_read_only",
+            f"the state folder {home} can't be written: {(error.strerror or str(error)).lower()}",
+            hint="see who owns it, or choose another with CUMULO_HOME",
+        ) from None
     begin = output.tell()
     with output:
         child = subprocess.Popen(
