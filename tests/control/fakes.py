@@ -92,6 +92,10 @@ class FakeEngine:
     # What a test does to it
 
     def start(self, instance_id, progress=None):
+        if self.bodies[instance_id].seen.started_at is None:
+            self.starts[instance_id] += 1
+            if self.starts[instance_id] > 1:
+                self.wrongs.append(f"{instance_id} was started {self.starts[instance_id]} times")
         self._see(instance_id, state=InstanceState.RUNNING, started_at=self.clock(), progress=progress)
 
     def move(self, instance_id, state):
@@ -156,13 +160,10 @@ class FakeEngine:
             raise Down(f"{name} is refused")
         if name in self.bodies or name in self.stopped or name in self.released:
             return
-        self.starts[name] += 1
         used = {uuid: other for other in self.alive() for uuid in self._devices(other)}
         for uuid in spec.device_uuids:
             if uuid in used:
                 self.wrongs.append(f"{name} started on {uuid}, which {used[uuid]} uses")
-        if self.starts[name] > 1:
-            self.wrongs.append(f"{name} was started {self.starts[name]} times")
         seen = ObservedInstance(
             instance_id=name,
             cloud_id=spec.cloud_id,

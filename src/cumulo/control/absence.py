@@ -31,6 +31,8 @@ LEAK_GRACE_S: Final = 30.0
 MOST_ASKS: Final = 300
 # A stop is told again when an instance runs on for so long after its grace.
 STOP_AGAIN_S: Final = 10.0
+# How long observations may be on their way.
+REMEMBER_S: Final = 600.0
 _ENDING: Final = (InstanceState.STOPPING, InstanceState.ENDED)
 
 
@@ -57,6 +59,7 @@ class Absences:
         self._known_at: dict[str, float] = {}  # when it was asked for or seen last: absence counts after that
         self._asks: Counter[str] = Counter()
         self._stopped_at: dict[str, float] = {}  # when a stop was told last
+        self._over_at: dict[str, float] = {}  # when the end of what was seen running was taken in
 
     def told(self, instance_ids: Iterable[str], now: float) -> None:
         """The engine has just been asked to start these."""
@@ -67,8 +70,11 @@ class Absences:
     def told_to_stop(self, instance_ids: Iterable[str], now: float) -> None:
         self._stopped_at.update((instance_id, now) for instance_id in instance_ids)
 
-    def forget(self, instance_ids: Iterable[str]) -> None:
+    def forget(self, instance_ids: Iterable[str], now: float) -> None:
+        """These are over. What is seen of them from now on is news; what was seen before is not."""
+        self._over_at = {name: at for name, at in self._over_at.items() if now - at < REMEMBER_S}
         for instance_id in instance_ids:
+            self._over_at[instance_id] = now
             self._known_at.pop(instance_id, None)
             self._asks.pop(instance_id, None)
             self._stopped_at.pop(instance_id, None)
@@ -133,10 +139,14 @@ class Absences:
         for instance_id in [i for i, leak in self.leaks.items() if leak.region == region and i not in there]:
             self._let_go(seen, instance_id)
 
-    def unexpected(self, seen: Picture, batch: Batch, region: str, observed: ObservedInstance, now: float) -> None:
+    def unexpected(
+        self, seen: Picture, batch: Batch, region: str, observed: ObservedInstance, as_of: float, now: float
+    ) -> None:
         """An engine has something that is not in the picture."""
         if observed.cloud_id != self._cloud_id:
             return  # somebody else's: the engine counts it as use, and we never touch it
+        if as_of <= self._over_at.get(observed.instance_id, 0.0):
+            return  # it was seen before its end was
         if leak := self.leaks.get(observed.instance_id):
             if leak.instance_id in self._untold:
                 _tell(batch, leak, now)
@@ -146,27 +156,29 @@ class Absences:
             return
         with self._db.read() as tx:
             known = picture.instance_state(tx, observed.instance_id)
-        if known == InstanceState.ENDED:
-            self._over_already(region, observed)
-        elif known is not None:
-            return  # of an attempt that the picture has not read yet
-        elif observed.state is InstanceState.ENDED:
-            self._drivers[region].ask(release=[observed.instance_id])
-        else:
-            self._found(seen, batch, region, observed, now)
-
-    def _over_already(self, region: str, observed: ObservedInstance) -> None:
-        """The store has its end: the engine may forget it, or must end it."""
-        driver = self._drivers[region]
         if observed.state is InstanceState.ENDED:
-            driver.ask(release=[observed.instance_id])
-        else:
-            driver.ask(stop={observed.instance_id: LEAK_GRACE_S})
+            if known in (None, InstanceState.ENDED):
+                self._drivers[region].ask(release=[observed.instance_id])
+        elif known == InstanceState.ENDED:
+            text = "was taken for ended; it is being stopped"
+            self._found(seen, batch, region, observed, now, stop=True, why=text)
+        elif known is None:
+            young = (observed.started_at or now) >= self._opened_at
+            what = "it is being stopped" if young else "it is older than this server's start, so the admin must decide"
+            self._found(seen, batch, region, observed, now, stop=young, why=f"is not in the store; {what}")
 
-    def _found(self, seen: Picture, batch: Batch, region: str, observed: ObservedInstance, now: float) -> None:
-        young = (observed.started_at or now) >= self._opened_at
-        what = "it is being stopped" if young else "it is older than this server's start, so it is left to the admin"
-        text = f"{observed.instance_id} runs on {observed.node} but the store does not know it; {what}"
+    def _found(
+        self,
+        seen: Picture,
+        batch: Batch,
+        region: str,
+        observed: ObservedInstance,
+        now: float,
+        *,
+        stop: bool,
+        why: str,
+    ) -> None:
+        text = f"{observed.instance_id} runs on {observed.node} but {why}"
         log.warning("leak: %s", text)
         parts = _parts(observed.instance_id)
         hold = Hold(
@@ -183,7 +195,7 @@ class Absences:
             region=region,
             node=observed.node,
             since=now,
-            stopped=young,
+            stopped=stop,
             text=text,
             hold=hold,
         )
@@ -191,7 +203,7 @@ class Absences:
         self._untold.add(leak.instance_id)
         _tell(batch, leak, now)
         _hold(seen, leak)
-        if young:
+        if stop:
             self._drivers[region].ask(stop={observed.instance_id: LEAK_GRACE_S})
 
     def _let_go(self, seen: Picture, instance_id: str) -> None:

@@ -106,9 +106,14 @@ class Control:
         Raises CumuloError: unknown_gpu; unsatisfiable unless `queue`; and what `submitting.accept` raises.
         """
         self._check(spec, queue)
-        run_id, new = accept(
-            self._db, spec, account=account, key=idempotency_key, fingerprint=fingerprint, now=self._clock()
-        )
+        try:
+            run_id, new = accept(
+                self._db, spec, account=account, key=idempotency_key, fingerprint=fingerprint, now=self._clock()
+            )
+        except Exception as error:
+            if not (isinstance(error, CumuloError) and error.kind.http_status < 500):
+                self.loop.distrust()  # it may have been written before the answer was lost
+            raise
         if new:
             self._inbox.new_run(run_id)
             self._changed()

@@ -80,6 +80,10 @@ class ControlLoop:
         self._inbox.close()
         self._thread.join(timeout=10)
 
+    def distrust(self) -> None:
+        """Something may be in the store that this loop was not told of: it looks again before its next step."""
+        self._stale = True
+
     def fence(self) -> None:
         """Another control plane has taken over: this one changes nothing any more."""
         self._fenced = True
@@ -237,7 +241,7 @@ class ControlLoop:
                 if instance.ended:
                     ended[instance.id] = instance
             elif observed.instance_id not in ended:
-                self.absences.unexpected(self.seen, batch, report.region, observed, now)
+                self.absences.unexpected(self.seen, batch, report.region, observed, observation.as_of, now)
         over, again = self.absences.missing(self.seen, report.region, observation)
         for instance, taken_for in over:
             observe(self.seen, batch, instance, taken_for, now)

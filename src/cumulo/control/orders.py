@@ -40,7 +40,7 @@ class Orders:
             if stops or release or batch.new_usage:
                 self.stop(region, stops)
                 driver.ask(release=release, running=_running(seen, region))
-        self._absences.forget(released)
+        self._absences.forget(released, self._clock())
         if released or batch.new_usage:
             self._watch(seen)
 

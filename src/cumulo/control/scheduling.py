@@ -81,6 +81,7 @@ def _advance_run(
     seen: Picture,
     now: float,
 ) -> None:
+    advance(batch, run)
     if run.units_started == unit.place:
         run.units_started += 1
         advance(batch, run)

@@ -119,7 +119,8 @@ def _outcome(run: LiveRun) -> RunStatus:
 
 
 def _array_message(run: LiveRun) -> str:
-    parts = [f"{count} {status}" for status, count in sorted(run.outcomes.items(), key=lambda item: -item[1]) if count]
+    counts = sorted(((-run.outcomes[status], place, status) for place, status in enumerate(RunStatus)))
+    parts = [f"{-count} {status}" for count, _, status in counts if count]
     left = run.spec.units() - sum(run.outcomes.values())
     return ", ".join(parts + ([f"{left} never started"] if left else []))
 
