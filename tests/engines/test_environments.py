@@ -21,13 +21,13 @@ def sandboxed(node_root, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")  # also: a site that configures pip does not want uv
     bench = Bench("direct", node_root)
     bench.runtime = "sandbox"
-    launcher = bench.engine._launcher
+    launcher = bench.engine._starter.launcher
     if reason := launcher.runtimes["sandbox"].available():
         pytest.skip(reason)
     stub = node_root / "bin" / "base"
     stub.write_text(f'#!/bin/sh\nexec {launcher.base.executable} "$@" --without-pip\n')
     stub.chmod(0o755)
-    bench.engine._launcher = replace(launcher, base=replace(launcher.base, executable=str(stub)))
+    bench.engine._starter.launcher = replace(launcher, base=replace(launcher.base, executable=str(stub)))
     yield bench
     bench.engine.close()
 

@@ -223,7 +223,7 @@ def test_a_closed_engine_leaves_the_copying_to_the_next(node_root):
     assert reading.wait(20)
     closer = threading.Thread(target=bench.engine.close)
     closer.start()
-    while not bench.engine._closing:
+    while not bench.engine._starter._closing:
         time.sleep(0.005)
     go.set()
     closer.join(20)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +103,9 @@ class OneGpu:
 
 def test_a_stranger_on_a_gpu_is_foreign_and_told_in_words():
     stranger = subprocess.Popen(["sleep", "60"])
+    comm = Path(f"/proc/{stranger.pid}/comm")
+    while comm.read_text().strip() != "sleep":  # it becomes that a moment after it has started
+        time.sleep(0.001)
     try:
         (node,) = RealHardware(OneGpu(stranger.pid)).nodes(set)
         (device,) = node.devices

@@ -7,19 +7,15 @@ one knew, and takes up what it had not finished.
 
 import contextlib
 import errno
-import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
 
 from cumulo.domain.check import Check
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.instance import InstanceSpec, Observation, ObservedInstance
-from cumulo.domain.lifecycle import InstanceState
 from cumulo.domain.node import Node, Pool
 from cumulo.domain.storage import Stored
 from cumulo.engines.local import interpreter, keeping
@@ -29,17 +25,15 @@ from cumulo.engines.local.hardware import EmulatedHardware, Hardware, Held, Real
 from cumulo.engines.local.launching import Launcher
 from cumulo.engines.local.layout import Layout
 from cumulo.engines.local.pulling import Puller
+from cumulo.engines.local.starting import Starter
 from cumulo.engines.local.streams import open_stream
 from cumulo.engines.local.watching import HintSocket, Seen, open_seen, refresh
 from cumulo.engines.protocol import BlobSource, ByteStream, Readings, StreamRequest
 from cumulo.node import cgroups, instances
-from cumulo.node.files import Cancelled, remove_tree
-from cumulo.node.instances import ExitRecord, Standing, View
+from cumulo.node.files import remove_tree
+from cumulo.node.instances import Standing, View
 from cumulo.node.spawner import Spawner
 from cumulo.node.supervisor import write_atomic
-
-_log = logging.getLogger(__name__)
-_ASK_AGAIN_S: Final = 5.0  # a supervisor that has not shown itself after this long is asked for again
 
 
 class LocalEngine:
@@ -81,15 +75,10 @@ class LocalEngine:
             device_files=self._hardware.device_files,
         )
         interpreter.link(self._layout.bin, self._launcher.base)
-        # Files may take minutes: they must not stand in the way of runs that bring none.
-        self._quick = ThreadPoolExecutor(2, thread_name_prefix="launch")
-        self._slow = ThreadPoolExecutor(4, thread_name_prefix="pull")
-        self._lock = threading.Lock()  # over the three below
+        self._starter = Starter(launcher=self._launcher, spawner=self._spawner, changed=self._hint)
         self._seen: dict[str, Seen] = {}
-        self._pending: dict[str, tuple[InstanceState, Future[None] | None]] = {}
-        self._reaping: set[str] = set()
+        self._lock = threading.Lock()  # over what is in `_seen`
         self._looking = threading.Lock()  # one look at a time
-        self._closing = False
         self._spawner.warm()
 
     # What is there
@@ -107,7 +96,7 @@ class LocalEngine:
             told = [found for each in ids if (found := self._look(each)) is not None]
             if only is None:
                 with self._lock:
-                    for gone in self._seen.keys() - set(ids) - self._pending.keys():
+                    for gone in self._seen.keys() - set(ids) - self._starter.at_work():
                         del self._seen[gone]
         return Observation(instances=tuple(told), complete=only is None, as_of=as_of)
 
@@ -140,7 +129,7 @@ class LocalEngine:
                 return
             _make_instance(folder, spec.to_wire())
             self._seen[name] = seen = _fresh(folder, spec)
-            self._begin(seen)
+            self._starter.begin(seen)
 
     def stop(self, instance_id: str, grace_s: float, epoch: int) -> None:
         folder = self._layout.instance(instance_id)
@@ -151,13 +140,9 @@ class LocalEngine:
             if not self._layout.holds(instance_id):  # it has not come yet, and now never will
                 _make_instance(folder, {"cloud_id": self.cloud_id})
             view = instances.request_stop(folder, grace_s=grace_s)
-            if view.standing is not Standing.NOT_STARTED:
-                return
-            _, future = self._pending.get(instance_id, (None, None))
-            if future is not None and not future.cancel():
-                return  # the worker that has it will find the wish
-            self._pending.pop(instance_id, None)
-            self._ask(self._seen.setdefault(instance_id, open_seen(folder)))
+            # A worker that has it now will find the wish.
+            if view.standing is Standing.NOT_STARTED and self._starter.withdraw(instance_id):
+                self._starter.ask(self._seen.setdefault(instance_id, open_seen(folder)))
 
     def release(self, instance_id: str, epoch: int) -> None:
         folder = self._layout.instance(instance_id)
@@ -176,16 +161,14 @@ class LocalEngine:
         tmp = self._layout.area(instance_id) / "tmp"
         with contextlib.suppress(OSError):
             if any(tmp.iterdir()):
-                self._slow.submit(remove_tree, tmp)
+                self._starter.aside(remove_tree, tmp)
 
     def stream(self, instance_id: str, request: StreamRequest) -> ByteStream:
         return open_stream(self._layout, instance_id, request)
 
     def close(self) -> None:
-        self._closing = True
         self._hints.close()
-        for pool in (self._quick, self._slow):
-            pool.shutdown(wait=True, cancel_futures=True)
+        self._starter.close()
         self._spawner.close()
         self._hardware.close()
 
@@ -224,55 +207,9 @@ class LocalEngine:
 
     # Inside
 
-    def _begin(self, seen: Seen) -> None:
-        """Hands an instance to a worker. Called with the lock held."""
-        spec = seen.spec
-        if spec is None or seen.folder.name in self._pending:
-            return
-        state = InstanceState.PULLING if spec.files else InstanceState.PROVISIONING
-        pool = self._slow if spec.files or spec.mounts else self._quick
-        name = seen.folder.name
-        self._pending[name] = (state, None)
-        self._pending[name] = (state, pool.submit(self._launch, seen, spec))
-
-    def _launch(self, seen: Seen, spec: InstanceSpec) -> None:
-        """In a worker: to the supervisor, or to an exit record that says why not."""
-        folder = seen.folder
-        try:
-            if not (_stopped(folder) or _composed(folder)):
-                composed = self._launcher.compose(spec, cancelled=lambda: self._closing or _stopped(folder))
-                instances.create(self._layout.root, composed)
-            self._ask(seen)
-        except Cancelled:
-            if not self._closing:  # else the next engine takes it up
-                self._ask(seen)
-        except CumuloError as error:
-            self._fail(seen, str(error))
-        except Exception as error:
-            _log.exception("instance %s could not be started", spec.instance_id)
-            self._fail(seen, f"the instance could not be started: {error}")
-        finally:
-            with self._lock:
-                self._pending.pop(folder.name, None)
-
-    def _ask(self, seen: Seen) -> None:
-        seen.asked_at = time.monotonic()
-        self._spawner.start(seen.folder)
-
-    def _fail(self, seen: Seen, why: str) -> None:
-        record = {"version": 1, "ended_at": time.time(), "reason": "start_failed", "message": why}
-        try:
-            write_atomic(str(seen.folder), "exit.json", record, sync=True)
-        except OSError:
-            # A full disk: it is remembered here, and tried again after a restart.
-            seen.failure = ExitRecord.from_json(record)
-            _log.exception("the failure of %s could not be written", seen.folder.name)
-        self._hint(seen.folder.name)  # of all else its supervisor tells
-
     def _look(self, name: str) -> ObservedInstance | None:
         with self._lock:
             seen = self._seen.get(name)
-            state, _ = self._pending.get(name, (None, None))
         if seen is None:
             folder = self._layout.instance(name)
             if not (folder / "instance.json").exists():
@@ -281,38 +218,12 @@ class LocalEngine:
             with self._lock:
                 seen = self._seen.setdefault(name, seen)
         try:
-            told = refresh(seen, area=self._layout.area(name), pending=state)
+            told = refresh(seen, area=self._layout.area(name), pending=self._starter.pending(name))
         except FileNotFoundError:
             return None  # released at this moment
         if seen.cloud_id == self.cloud_id:
-            self._take_up(seen)
+            self._starter.take_up(seen)
         return told
-
-    def _take_up(self, seen: Seen) -> None:
-        """What an earlier engine, or a supervisor that was killed, left undone."""
-        standing, name = seen.view.standing, seen.folder.name
-        if standing is Standing.NOT_STARTED and time.monotonic() - seen.asked_at > _ASK_AGAIN_S:
-            if _stopped(seen.folder):
-                self._ask(seen)
-            else:
-                with self._lock:
-                    self._begin(seen)
-        elif standing in (Standing.ORPHANED, Standing.LOST_BY_REBOOT):
-            with self._lock:
-                if name in self._reaping:
-                    return
-                self._reaping.add(name)
-            self._slow.submit(self._reap, seen)
-
-    def _reap(self, seen: Seen) -> None:
-        try:
-            instances.reap_orphan(seen.folder)
-        except (TimeoutError, OSError, ValueError):
-            _log.exception("what %s left behind could not be ended", seen.folder.name)
-        finally:
-            with self._lock:
-                self._reaping.discard(seen.folder.name)
-            self._hint(seen.folder.name)
 
     def _held(self) -> tuple[Held, ...]:
         """The living instances with what they use."""
@@ -340,9 +251,7 @@ def _writing(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        code = {errno.EROFS: "storage_read_only", errno.EACCES: "storage_read_only"}.get(
-            error.errno or 0, "storage_full"
-        )
+        code = "storage_read_only" if error.errno in (errno.EROFS, errno.EACCES) else "storage_full"
         raise CumuloError(code, f"the node's folder {root} can't be written: {error.strerror}") from error
 
 
@@ -358,19 +267,6 @@ def _make_instance(folder: Path, told: Mapping[str, object]) -> None:
 
 def _fresh(folder: Path, spec: InstanceSpec) -> Seen:
     return Seen(folder=folder, cloud_id=spec.cloud_id, spec=spec, view=View(standing=Standing.NOT_STARTED))
-
-
-def _stopped(folder: Path) -> bool:
-    return (folder / "stop.json").exists()
-
-
-def _composed(folder: Path) -> bool:
-    """Whether its supervisor's spec is there, and of this boot: cgroups are not what they were before."""
-    try:
-        written = (folder / "spec.json").stat().st_mtime
-    except FileNotFoundError:
-        return False
-    return written > time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _held(seen: Seen) -> Held | None:
