@@ -145,27 +145,27 @@ def look(folder: Path) -> View:
 def read_state(folder: Path) -> State | None:
     """None where it never was started. What a loss of power left unreadable tells just that: it was, before that."""
     try:
-        data = read_json(str(folder / "state.json"))
+        data = read_json(f"{folder}/state.json")
     except ValueError:
         data = dict.fromkeys(State.__dataclass_fields__) | {"boot_id": "", "phase": "preparing", "stages": {}}
     return State(**{name: data[name] for name in State.__dataclass_fields__}) if data else None
 
 
 def read_exit(folder: Path) -> ExitRecord | None:
-    data = read_json(str(folder / "exit.json"))
+    data = read_json(f"{folder}/exit.json")
     return ExitRecord.from_json(data) if data else None
 
 
 def read_cgroup(folder: Path) -> CgroupPlan:
     """The cgroups of the instance, as its spec has them."""
-    spec = read_json(str(folder / "spec.json"))
+    spec = read_json(f"{folder}/spec.json")
     return CgroupPlan.from_json(spec["cgroup"]) if spec else CgroupPlan()
 
 
 def lock_holder(folder: Path) -> int | None:
     """The pid of the living supervisor. Asking takes no lock, so it disturbs nobody."""
     try:
-        fd = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(f"{folder}/lock", os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:

@@ -14,6 +14,7 @@ bin/                        `python3` and `python` for runs on a machine whose P
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from cumulo.domain.instance import InstanceSpec
@@ -22,41 +23,41 @@ from cumulo.domain.instance import InstanceSpec
 PASSAGE = 0o711
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
-    """The folders of a node below `root`."""
+    """The folders of a node below `root`. Each is worked out once, since every instance asks for all of them."""
 
     root: Path
 
-    @property
+    @cached_property
     def epoch(self) -> Path:
         return self.root / "epoch"
 
-    @property
+    @cached_property
     def instances(self) -> Path:
         return self.root / "instances"
 
-    @property
+    @cached_property
     def ended(self) -> Path:
         return self.root / "ended"
 
-    @property
+    @cached_property
     def areas(self) -> Path:
         return self.root / "areas"
 
-    @property
+    @cached_property
     def runs(self) -> Path:
         return self.root / "runs"
 
-    @property
+    @cached_property
     def homes(self) -> Path:
         return self.root / "homes"
 
-    @property
+    @cached_property
     def environments(self) -> Path:
         return self.root / "environments"
 
-    @property
+    @cached_property
     def bin(self) -> Path:
         return self.root / "bin"
 

@@ -13,6 +13,7 @@ For programs that run on several nodes, the names their authors look for are set
   SkyPilot's own names are set too, so that its tasks run unchanged.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -25,7 +26,7 @@ _CUDA_FOLDERS: Final = ("/usr/local/nvidia/bin", "/usr/local/cuda/bin")
 
 def defaults(*, user: str, home: Path, python_links: Path) -> dict[str, str]:
     """What any run begins with, before its own `env`."""
-    cuda = [folder for folder in _CUDA_FOLDERS if Path(folder).is_dir()]
+    cuda = [folder for folder in _CUDA_FOLDERS if os.path.isdir(folder)]
     return {
         "PATH": ":".join((SYSTEM_PATH, *cuda, str(python_links))),
         "HOME": str(home),

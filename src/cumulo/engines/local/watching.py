@@ -1,8 +1,8 @@
 """What is there: the instances' folders read cheaply and told in the domain's words.
 
 A look costs a few microseconds an instance, so that it can be taken often: what has ended is remembered, what lives is
-re-read only when its files have changed. A datagram from a supervisor says that it is worth looking; nothing depends
-on its arrival.
+re-read only when its files have changed, and paths are joined as text, which takes a sixth of what `Path` takes. A
+datagram from a supervisor says that it is worth looking; nothing depends on its arrival.
 """
 
 import contextlib
@@ -104,14 +104,14 @@ def refresh(seen: Seen, *, area: Path, pending: InstanceState | None) -> Observe
         seen.told = _tell(seen, None)
         return seen.told
     folder = seen.folder
-    marks = (*(_mark(folder / name) for name in ("state.json", "exit.json")), pending)
+    marks = (_mark(f"{folder}/state.json"), _mark(f"{folder}/exit.json"), pending)
     # A supervisor that was killed leaves no trace in a file: its lock must be looked at each time.
     if marks != seen.marks or seen.told is None or seen.view.standing is not Standing.ALIVE or not lock_holder(folder):
         seen.view = look(folder)
         seen.marks = marks
         seen.told = _tell(seen, pending)
-    log = _mark(folder / "log")
-    _read_progress(seen, area / "progress")
+    log = _mark(f"{folder}/log")
+    _read_progress(seen, f"{area}/progress")
     told = seen.told
     size = log[1] if log else 0
     if size != told.log_bytes or seen.progress != told.progress:
@@ -119,7 +119,7 @@ def refresh(seen: Seen, *, area: Path, pending: InstanceState | None) -> Observe
     return told
 
 
-def _mark(path: Path) -> tuple[int, int, int] | None:
+def _mark(path: str) -> tuple[int, int, int] | None:
     try:
         info = os.stat(path)
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def _tell_end(base: ObservedInstance, record: ExitRecord, spec: InstanceSpec | N
     )
 
 
-def _read_progress(seen: Seen, path: Path) -> None:
+def _read_progress(seen: Seen, path: str) -> None:
     """The last complete line. The file is the user's, who may have put anything there: a link, a pipe, a gigabyte."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
