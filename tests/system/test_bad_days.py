@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.cloud import CUMULO, Cloud, eventually
-from tests.system.evidence import holds_are_sound
+from tests.system.evidence import holds_are_sound, with_argument
 from tests.system.load import outputs
 
 pytestmark = pytest.mark.system
@@ -249,6 +250,35 @@ def test_a_server_that_is_stopped_while_somebody_launches(new_cloud):
         assert done.out == "served\n"
     runs = [row for row in json.loads(cloud.ok("status", "--json")) if row["name"] == "patient"]
     assert len(runs) == (1 if done.code == 0 else 0)
+
+
+def test_a_backup_is_restored(new_cloud):
+    """The store has forgotten a run that lives: it is reported, held for the admin, and its GPU not given away."""
+    cloud = new_cloud(emulate="T4:1")
+    cloud.start()
+    cloud.stop()
+    backup = cloud.folder / "backup.db"
+    shutil.copy(cloud.home / "cumulo.db", backup)
+    cloud.start()
+    run = cloud.launch("sleep 7534", "--gpus", "T4")
+    eventually(lambda: with_argument("7534"))
+    cloud.stop()
+    for name in ("cumulo.db-wal", "cumulo.db-shm"):
+        (cloud.home / name).unlink(missing_ok=True)
+    shutil.copy(backup, cloud.home / "cumulo.db")
+    cloud.start()
+    try:
+        assert cloud.cli("status", run["id"]).code == 102
+        eventually(lambda: "instance.leaked" in cloud.ok("events"))
+        assert run["id"] in cloud.cli("doctor").out
+        waits = cloud.launch("true", "--gpus", "T4")
+        why = cloud.ok("why", waits["id"])
+        assert cloud.run(waits["id"])["status"] == "queued", why
+        assert with_argument("7534"), "healthy work was killed"
+    finally:
+        for pid in with_argument("7534"):
+            os.kill(pid, signal.SIGKILL)
+    assert cloud.cli("wait", waits["id"]).code == 0, "its device is free once it has ended"
 
 
 def test_outputs_outlive_the_server(new_cloud):

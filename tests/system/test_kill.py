@@ -5,6 +5,7 @@ The seed fixes who does what; when it happens is the machine's. A failure names 
 
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -124,3 +125,24 @@ def test_a_supervisor_is_killed(new_cloud):
     assert not evidence.with_argument("7532"), "the GPU was given back while its process lived"
     assert "supervisor" in cloud.ok("why", plain)
     assert cloud.run(hurt)["attempts"] == 2
+
+
+def test_the_machine_restarts(new_cloud):
+    """Everything died at once, and the boot id is another: what ran is lost and says so; what waited goes on."""
+    cloud = new_cloud(emulate="T4:1")
+    cloud.start()
+    run = cloud.launch("echo before; sleep 7533", "--gpus", "T4")
+    waits = cloud.launch("echo after", "--gpus", "T4")
+    supervisor, worker = supervisor_of(cloud, run["id"]), evidence.working(cloud)[f"{run['id']}-0-1-0"].pid
+    eventually(lambda: cloud.ok("logs", run["id"]))
+    cloud.kill()
+    for pid in (supervisor, worker):
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not evidence.with_argument("7533"))
+    state = cloud.home / "node" / "instances" / f"{run['id']}-0-1-0" / "state.json"
+    state.write_text(re.sub(r'"boot_id": "[^"]*"', '"boot_id": "another"', state.read_text()))
+    cloud.start()
+    assert cloud.cli("wait", run["id"]).code == 101
+    assert "restarted" in cloud.ok("why", run["id"])
+    assert cloud.ok("logs", run["id"]) == "before\n"
+    assert cloud.cli("wait", waits["id"]).code == 0

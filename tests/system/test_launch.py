@@ -138,6 +138,20 @@ def test_a_run_without_gpus_sees_none(cloud: Cloud):
     assert (instance["cpus"], instance["memory_gb"]) == (1.0, 2.0)
 
 
+@pytest.mark.parametrize(
+    ("ask", "model", "count"),
+    [
+        ("A100", "A100-80GB", 1), ("A100-80GB:4", "A100-80GB", 4), ("2:A100", "A100-80GB", 2), ("4", "A100-80GB", 4),
+        ("24GB..", "A100-80GB", 1), ("16GB", "T4", 1), ("T4,A100:40GB..:2..3", "A100-80GB", 3), ("H100,T4", "T4", 1),
+    ],
+)  # fmt: skip
+def test_asks(cloud: Cloud, ask: str, model: str, count: int):
+    run = cloud.launch("true", "--gpus", ask)
+    assert cloud.cli("wait", run["id"]).code == 0
+    (instance,) = cloud.run(run["id"])["instances"]
+    assert (instance["device_model"], len(instance["devices"])) == (model, count)
+
+
 def test_launch_with_no_server_starts_one(new_cloud):
     cloud = new_cloud()
     done = cloud.cli("launch", "-y", *BASH, "echo hello")

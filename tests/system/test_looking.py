@@ -82,8 +82,27 @@ def test_top_follows_what_processes_use(work: Cloud):
     assert "is" in work.ok("top")
 
 
+def test_an_emulated_device_shows_the_memory_of_its_processes(work: Cloud):
+    run = work.launch("exec python3 -c 'x = bytearray(300 << 20); import time; time.sleep(60)'", "--gpus", "A100:1")
+    (device,) = eventually(lambda: work.run(run["id"])["instances"])[0]["devices"]
+
+    def used() -> int:
+        devices = {row["uuid"]: row for row in json.loads(work.ok("top", "--json"))["devices"]}
+        return int(devices[device]["memory_used_bytes"])
+
+    eventually(lambda: used() > 300 << 20)
+    work.ok("cancel", "--wait", "--grace", "0", run["id"])
+    eventually(lambda: used() == 0)
+
+
+def test_events_are_followed(work: Cloud):
+    with work.attached("events", "-f", "is") as attached:
+        assert "run.accepted" in attached.line()
+        assert "run.placed" in attached.line()
+
+
 def test_events_tell_a_run_from_beginning_to_end(work: Cloud):
-    rows = json.loads(work.ok("events", "--run", "was", "--json"))
+    rows = json.loads(work.ok("events", "was", "--json"))
     assert [row["kind"] for row in rows] == ["run.accepted", "run.placed", "run.running", "run.failed"]
     assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
     assert all(TIME.fullmatch(row["at"]) for row in rows)
