@@ -212,8 +212,9 @@ class Chaos:
         if free := [uuid for uuid in free if uuid not in held]:
             self.leaks += 1
             self.engine.plant(f"leak{self.leaks}-0-1-0", devices=free[:1])
-            # Until it is seen nobody can know of it; placing is what would race here, not what is tried.
             self.look()
+            if f"leak{self.leaks}-0-1-0" not in self.cloud.loop.absences.leaks:
+                self.engine.forget(f"leak{self.leaks}-0-1-0")  # nobody can know of what nobody has seen
 
     def foreigner(self):
         self.engine.plant("theirs-0-1-0", cloud_id="another")

@@ -42,6 +42,7 @@ class NodeWatch:
         self._nodes_unknown, self._instances_unknown = set(regions), set(regions)
         self._silence: dict[str, _Silence] = {}  # of the engines that do not answer
         self._saved: set[str] = set()  # nodes that were written since this began
+        self._forgotten: dict[str, int] = {}  # nodes that are gone, with the generation they had
 
     @property
     def all_known(self) -> bool:
@@ -71,7 +72,6 @@ class NodeWatch:
             node = _as_known(holders, node_id, told)
             if node_id in self._saved and known is not None and known.node == node:
                 continue
-            self._save(batch, node_id, node, now)
             if known is None or known.node.state is not node.state:
                 _tell(batch, f"node.{node.state}", f"{node_id} is {node.state}", node_id, now)
             for device in node.devices:
@@ -79,9 +79,13 @@ class NodeWatch:
                 if before is not None and before.health is not device.health:
                     text = f"GPU {device.index} of {node_id} is {device.health}: {device.health_reason}"
                     _tell(batch, "device.health", text, node_id, now)
-            seen.world.see_node(node_id, node)
+            # One that was forgotten in this very step is still in the store, with its generation.
+            came_back = known is None and node_id in batch.nodes
+            self._save(batch, node_id, node, now)
+            seen.world.see_node(node_id, node, generation=self._forgotten[node_id] if came_back else None)
+        moved = {device.uuid for node in nodes for device in node.devices}
         for node_id in [i for i in seen.world.nodes if i.startswith(f"{region}/") and i not in reported]:
-            self._gone(seen, batch, node_id, now)
+            self._gone(seen, batch, node_id, moved, now)
 
     def _save(self, batch: Batch, node_id: str, node: Node, now: float) -> None:
         row = {
@@ -116,14 +120,20 @@ class NodeWatch:
         batch.nodes[node_id] = row, devices
         self._saved.add(node_id)
 
-    def _gone(self, seen: Picture, batch: Batch, node_id: str, now: float) -> None:
-        """The engine no longer has this node. It stays, down, for as long as something of it is held."""
+    def _gone(self, seen: Picture, batch: Batch, node_id: str, moved: set[str], now: float) -> None:
+        """The engine no longer has this node. It stays, down, for as long as something of it is held.
+
+        Of its devices stay those that have not `moved` to a node that is there.
+        """
         use = seen.world.nodes[node_id]
         if any(hold.node_id == node_id for hold in seen.world.holds.values()):
-            if use.node.state is not NodeState.DOWN:
+            left = tuple(device for device in use.node.devices if device.uuid not in moved)
+            if use.node.state is not NodeState.DOWN or left != use.node.devices:
+                seen.world.see_node(node_id, replace(use.node, devices=left))
                 self._set_state(seen, batch, node_id, NodeState.DOWN, "its engine no longer has it", now)
             return
         batch.nodes[node_id] = None
+        self._forgotten[node_id] = use.generation
         del seen.world.nodes[node_id]
         _tell(batch, "node.gone", f"{node_id} is no longer part of this cloud", node_id, now)
 
