@@ -157,21 +157,16 @@ def run_file_refused() -> Iterator[str]:
 
 
 def _openapi() -> dict[str, Any]:
-    """OpenAPI of the application. It is described without a server behind it."""
-    from types import SimpleNamespace
+    """OpenAPI of all routes, with enumerations where they are used: they need no heading of their own."""
+    from cumulo.server.app import make_api
 
-    from cumulo.server.app import make_app
-    from cumulo.server.services import Services
-
-    gate = make_app(cast("Services", SimpleNamespace(counters=None)), loopback_only=True)
-    described: dict[str, Any] = gate.app.openapi()  # type: ignore[attr-defined]
+    described = make_api().openapi()
     schemas = described["components"]["schemas"]
     enums = {f"#/components/schemas/{name}": one for name, one in schemas.items() if "enum" in one}
     return cast("dict[str, Any]", _inlined(described, enums))
 
 
 def _inlined(value: Any, enums: Mapping[str, Any]) -> Any:
-    """With enumerations where they are used: they need no heading of their own."""
     if isinstance(value, dict):
         return enums.get(value.get("$ref", "")) or {key: _inlined(one, enums) for key, one in value.items()}
     return [_inlined(one, enums) for one in value] if isinstance(value, list) else value
