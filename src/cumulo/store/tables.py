@@ -124,12 +124,8 @@ run = Table(
     Column("priority", Integer, nullable=False),
     Column("purchase", String(16), nullable=False),
     Column("ask", Text, nullable=False),  # for people: "2 nodes x A100:8, 16 CPUs"
-    Column(
-        "spec", Text, nullable=False
-    ),  # the RunSpec as JSON: parsed for a detail view and at start, never in a list
-    Column(
-        "waits_for", Text, nullable=False
-    ),  # ids of runs it comes after, comma-separated; emptied once they succeeded
+    Column("spec", Text, nullable=False),  # the RunSpec as JSON: parsed for a detail view and at start, never in a list
+    Column("waits_for", Text, nullable=False),  # ids of runs it comes after, comma-separated, less those that succeeded
     Column("units", BigInteger, nullable=False),
     Column("units_started", BigInteger, nullable=False),  # places 0..n-1 have rows in `unit`
     Column("units_active", BigInteger, nullable=False),
@@ -240,9 +236,7 @@ event = Table(
     Column("seq", _SERIAL, primary_key=True, autoincrement=True),
     Column("at", Double, nullable=False),
     *_owner(),
-    Column(
-        "kind", String(32), nullable=False
-    ),  # run.accepted, run.running, instance.ended, node.unreachable, ...
+    Column("kind", String(32), nullable=False),  # run.accepted, run.running, instance.ended, node.unreachable, ...
     Column("run_id", String(16)),
     Column("instance_id", String(64)),
     Column("node_id", String(128)),
