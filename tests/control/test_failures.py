@@ -266,6 +266,21 @@ def test_what_is_to_stop_before_it_was_begun_with_is_not_begun_with():
     assert made.engine.bodies == {}
 
 
+def test_what_is_over_is_not_begun_with_either():
+    made = Driven()
+    made.driver.ask(ensure=[spec("a-0-1-0")], stop={"b-0-1-0": 1.0})
+    made.driver.ask(release=["a-0-1-0", "b-0-1-0"])
+    made.driver.turn(0.0)
+    assert (made.engine.bodies, made.engine.stops) == ({}, [])
+    made.engine.down = "away"
+    made.driver.ask(ensure=[spec("c-0-1-0")], stop={"d-0-1-0": 1.0})
+    made.driver.turn(10.0)
+    made.driver.ask(release=["c-0-1-0", "d-0-1-0"])
+    made.engine.down = ""
+    made.driver.turn(20.0)
+    assert (made.engine.bodies, made.engine.stops) == ({}, [])
+
+
 def test_nor_is_it_after_the_engine_was_away():
     made = Driven()
     made.engine.down = "away"

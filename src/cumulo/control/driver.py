@@ -108,8 +108,10 @@ class EngineDriver:
         with self._changed:
             self._work.ensure.update((spec.instance_id, spec) for spec in ensure or ())
             self._work.stop.update(stop or {})
-            for instance_id in stop or ():  # not even begun with: it must not start now
+            for instance_id in (*(stop or ()), *(release or ())):  # not even begun with: it must not start now
                 self._work.ensure.pop(instance_id, None)
+            for instance_id in release or ():
+                self._work.stop.pop(instance_id, None)
             self._work.release += release or ()
             if running is not None:
                 self._running = running
@@ -194,10 +196,11 @@ class EngineDriver:
         """What could not be done is still to be done, unless something newer was asked meanwhile."""
         with self._changed:
             for instance_id, spec in work.ensure.items():
-                if instance_id not in self._work.stop:
+                if instance_id not in self._work.stop and instance_id not in self._work.release:
                     self._work.ensure.setdefault(instance_id, spec)
             for instance_id, grace_s in work.stop.items():
-                self._work.stop.setdefault(instance_id, grace_s)
+                if instance_id not in self._work.release:
+                    self._work.stop.setdefault(instance_id, grace_s)
             self._work.release = work.release + self._work.release
 
     def _look(self, only: frozenset[str] | None) -> None:
