@@ -4,7 +4,9 @@ import random
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
+from cumulo.control.driver import Report
 from cumulo.control.requests import Inbox
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import TERMINAL, EndReason, InstanceState, RunStatus
@@ -26,8 +28,8 @@ class Chaos:
         self.cloud = Cloud(db, home, engine=FakeEngine(Clock(), nodes))
         self.engine, self.whole = self.cloud.engine, nodes
         self.accepted: list[str] = []
-        self.ends: dict[str, tuple] = {}
-        self.reports: list = []
+        self.ends: dict[str, tuple[object, ...]] = {}
+        self.reports: list[Report] = []
         self.leaks = 0
         self.did: list[str] = []
         self._listen()
@@ -78,7 +80,7 @@ class Chaos:
             return  # it would wait for that
         r = self.random
         shape = r.choice(("task", "task", "array", "gang", "dev", "cpu"))
-        changes: dict = {"name": f"r{len(self.accepted)}", "priority": r.choice((0, 0, 0, 5))}
+        changes: dict[str, Any] = {"name": f"r{len(self.accepted)}", "priority": r.choice((0, 0, 0, 5))}
         if shape == "array":
             changes |= {"array": (r.choice((0, 7)), 7 + r.randrange(4), r.choice((None, 1, 2)))}
         if shape == "gang":
@@ -146,11 +148,11 @@ class Chaos:
             self.engine.end(name, 0 if reason is EndReason.SUCCEEDED else 1, reason)
 
     def forget(self):
-        """An engine keeps what it was asked for until it has been seen; after that its folder may be deleted."""
+        """An engine keeps what has begun until that was seen, and what has ended until it is released."""
         with self.cloud.db.read() as tx:
             seen = {row.id for row in tx.execute(tables.instance.select()) if row.started_at is not None}
         begun = {name for name in self.engine.bodies if self.engine.starts[name]}
-        if gone := sorted(set(self.engine.bodies) - (begun - seen)):
+        if gone := sorted(set(self.engine.alive()) - (begun - seen)):
             self.engine.forget(self.random.choice(gone))
 
     def hint(self):

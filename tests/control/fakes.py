@@ -5,11 +5,11 @@ happens otherwise, so a test can stop the world anywhere, throw the control plan
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from cumulo.control import Control
 from cumulo.control.live import load
@@ -43,7 +43,14 @@ class Clock:
 
 def node(name, gpus=4, *, cpus=64, gib=512, model=GPU, **changes):
     devices = tuple(
-        Device(uuid=f"{name}-{index}", index=index, model=model, memory_bytes=80 * GIB) for index in range(gpus)
+        Device(
+            uuid=f"{name}-{index}",
+            index=index,
+            model=model,
+            memory_bytes=80 * GIB,
+            emulated=changes.get("emulated", False),
+        )
+        for index in range(gpus)
     )
     return Node(name=name, cpus_milli=cpus * 1000, memory_bytes=gib * GIB, devices=devices, **changes)
 
@@ -71,7 +78,7 @@ class Down(Exception):
 class FakeEngine:
     """Keeps the promises that engines make, and notes in `wrongs` where the control plane breaks its own."""
 
-    clock: Clock
+    clock: Callable[[], float]
     there: tuple[Node, ...] = field(default_factory=lambda: (node("one"), node("two")))
     name: str = "local"
     kind: str = "fake"
@@ -85,7 +92,7 @@ class FakeEngine:
     stops: list[tuple[str, float]] = field(default_factory=list)
     stopped: set[str] = field(default_factory=set)
     released: list[str] = field(default_factory=list)
-    listeners: list = field(default_factory=list)
+    listeners: list[Callable[[str], None]] = field(default_factory=list)
     wrongs: list[str] = field(default_factory=list)
     epoch: int = 0
 
@@ -253,7 +260,7 @@ class Cloud:
         self.boot()
 
     @contextmanager
-    def _failing_write(self) -> Iterator:
+    def _failing_write(self) -> Iterator[Connection]:
         with self._write() as tx:
             yield tx
             if self.fail == "before":
@@ -304,16 +311,17 @@ class Cloud:
 
     # What people do
 
-    def submit(self, spec=None, *, key=None, fingerprint="f", queue=False, account="ada", **changes):
-        spec = spec or run_spec(**changes)
+    def submit(self, what="A100", *, key=None, fingerprint="f", queue=False, account="ada", **changes):
+        """Submits a spec, or one for those GPUs."""
+        spec = what if isinstance(what, RunSpec) else run_spec(**({"gpus": what} | changes))
         run_id, _ = self.control.submit(
             spec, account=account, idempotency_key=key, fingerprint=fingerprint, queue=queue
         )
         return run_id
 
-    def launch(self, **changes):
+    def launch(self, *gpus, **changes):
         """Submits and lets the run start; returns its id and the ids of its instances."""
-        run_id = self.submit(**changes)
+        run_id = self.submit(*gpus, **changes)
         self.look()
         ids = self.instances_of(run_id)
         for name in ids:

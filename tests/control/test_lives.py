@@ -6,6 +6,7 @@ from cumulo.control.submitting import accept
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.run import Retry, RunKind
 from cumulo.placement import order
+from cumulo.placement.fit import choose
 from cumulo.store import tables
 from tests.control.fakes import PRICE, Clock, Cloud, FakeEngine, node, run_spec
 
@@ -313,7 +314,7 @@ def test_500_waiting_runs_are_refused_by_one_look(cloud, monkeypatch):
         cloud.inbox.new_run(run_id)
     cloud.step()
     tried = []
-    real = order.choose
+    real = choose
 
     def noting(world, ask):
         tried.append(ask)
