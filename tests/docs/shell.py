@@ -41,6 +41,7 @@ class Shell:
             "XDG_CONFIG_HOME": str(self.folder / ".config"),
             "XDG_CACHE_HOME": str(self.folder / ".cache"),
             "CUMULO_HOME": str(self.folder / ".local/state/cumulo"),
+            "CUMULO_SOCKET": str(self.folder / ".local/state/cumulo/server.sock"),  # and never the machine's own
             "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
         }
         self._bash = subprocess.Popen(
