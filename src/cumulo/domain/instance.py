@@ -91,7 +91,7 @@ class ObservedInstance:
     reason: EndReason | None = None
     message: str = ""
     log_bytes: int = 0
-    device_uuids: tuple[str, ...] | None = None  # where the engine binds devices itself
+    device_uuids: tuple[str, ...] | None = None  # what it holds, where the engine knows
     max_memory_bytes: int | None = None
     cpu_seconds: float | None = None
     progress: str | None = None  # the last progress line the run wrote, as it wrote it
