@@ -155,13 +155,14 @@ def write_atomic(
     The new content is written into the file `through` first, which may exist and so have its room on the disk.
     """
     first = os.path.join(folder, through or name + ".tmp")
-    fd = os.open(first, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(first, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (0 if through else os.O_TRUNC), 0o600)
     try:
         data = json.dumps(value).encode()
         length = len(data)
         while data:
             data = data[os.write(fd, data) :]
-        os.ftruncate(fd, length)
+        if through:  # cut at the end, and only where needed: it may wait for the file system's journal
+            os.ftruncate(fd, length)
         if sync:
             os.fsync(fd)
     finally:
