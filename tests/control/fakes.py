@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Connection, select
 
 from cumulo.control import Control
-from cumulo.control.live import load
+from cumulo.control.loading import load
 from cumulo.control.requests import Inbox
 from cumulo.control.scheduling import Rates
 from cumulo.domain.ask import Ask, parse_gpu_ask

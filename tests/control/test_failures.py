@@ -314,7 +314,9 @@ def test_work_wakes_the_driver_and_a_hint_is_looked_at():
         before = len(made.reports)
         made.engine.listeners[0]("a-0-1-0")
         until(lambda: len(made.reports) > before)
-        assert not made.reports[-1].observation.complete
+        observation = made.reports[-1].observation
+        assert observation is not None
+        assert not observation.complete
     finally:
         made.driver.close()
 

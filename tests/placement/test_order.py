@@ -5,6 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cumulo.domain.ask import Ask
 from cumulo.placement.fit import choose
 from cumulo.placement.order import hold_places, place
 from cumulo.placement.world import Waiting, in_order
@@ -41,7 +42,7 @@ def test_units_and_attempts_are_in_order():
 
 
 def test_one_refusal_speaks_for_all_equal_asks(monkeypatch):
-    tried = []
+    tried: list[Ask] = []
     monkeypatch.setattr(
         "cumulo.placement.order.choose", noting(tried)
     )

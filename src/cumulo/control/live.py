@@ -1,21 +1,16 @@
 """The picture the control loop works on: all that is not over, in memory.
 
-It is read from the store at the start and kept by the loop's own steps; after any failed write it is thrown away and
-read again, so that it never runs ahead of the store. Only the control thread touches it.
+It is read from the store at the start (`loading`) and kept by the loop's own steps; after any failed write it is thrown
+away and read again, so that it never runs ahead of the store. Only the control thread touches it.
 """
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, RowMapping
-
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
-from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.progress import Progress
-from cumulo.domain.run import RunSpec, from_wire
+from cumulo.domain.run import RunSpec
 from cumulo.placement.world import Hold, Waiting, World
-from cumulo.store import picture
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,50 +145,6 @@ class Picture:
         run = self.runs[instance.run_id]
         return run, run.units[instance.unit]
 
-    def add_runs(self, rows: list[RowMapping]) -> list[LiveRun]:
-        """Takes in rows of new runs; what is known stays as it is."""
-        new = [_run(row) for row in rows if row["id"] not in self.runs]
-        self.runs.update((run.id, run) for run in new)
-        return new
-
-
-def load(tx: Connection) -> Picture:
-    """Reads the whole picture afresh."""
-    seen = Picture()
-    seen.add_runs(list(picture.open_runs(tx)))
-    for row in picture.open_units(tx):
-        unit = LiveUnit(
-            place=row["place"],
-            status=RunStatus(row["status"]),
-            attempts=row["attempts"],
-            not_before=row["not_before"],
-            placed_at=row["placed_at"],
-            started_at=row["started_at"],
-        )
-        seen.runs[row["run_id"]].units[unit.place] = unit
-    for run_id, status, count in picture.outcomes(tx):
-        seen.runs[run_id].outcomes[RunStatus(status)] += count
-    for run_id, place in picture.skipped_places(tx):
-        seen.runs[run_id].skipped.add(place)
-    for row in picture.open_instances(tx):
-        instance = _instance(row)
-        if instance.run_id in seen.runs and instance.unit in seen.runs[instance.run_id].units:
-            if not instance.ended:
-                seen.instances[instance.id] = instance
-            seen.runs[instance.run_id].units[instance.unit].instances[instance.id] = instance
-    _load_world(tx, seen)
-    return seen
-
-
-def _load_world(tx: Connection, seen: Picture) -> None:
-    devices: dict[str, list[Device]] = {}
-    for row in picture.devices(tx):
-        devices.setdefault(row["node_id"], []).append(_device(row))
-    for row in picture.nodes(tx):
-        seen.world.see_node(row["id"], _node(row, devices.get(row["id"], [])), generation=row["generation"])
-    for instance in seen.instances.values():
-        seen.world.hold(hold_of(instance, seen.runs[instance.run_id]))
-
 
 def hold_of(instance: LiveInstance, run: LiveRun) -> Hold:
     """What a live instance holds, until when at the latest as far as it declared."""
@@ -208,93 +159,4 @@ def hold_of(instance: LiveInstance, run: LiveRun) -> Hold:
         memory_bytes=instance.memory_bytes,
         device_uuids=instance.devices,
         until=until,
-    )
-
-
-def _run(row: RowMapping) -> LiveRun:
-    first, last = _progress(row["progress"])
-    return LiveRun(
-        id=row["id"],
-        spec=from_wire(json.loads(row["spec"])),
-        account=row["account"],
-        unix_uid=row["unix_uid"],
-        status=RunStatus(row["status"]),
-        wanted=row["wanted"],
-        accepted_at=row["accepted_at"],
-        waits_for=set(filter(None, row["waits_for"].split(","))),
-        units_started=row["units_started"],
-        attempts=row["attempts"],
-        placed_at=row["placed_at"],
-        started_at=row["started_at"],
-        cost_nano=row["cost_nano"],
-        rental_nano=row["rental_nano"],
-        first_progress=first,
-        last_progress=last,
-    )
-
-
-def _progress(text: str | None) -> tuple[Progress | None, Progress | None]:
-    """(the value that the rate is reckoned from, the last value), as `observing` wrote them."""
-    if text is None:
-        return None, None
-    values = json.loads(text)
-    done, at = values.pop("since_done"), values.pop("since_at")
-    last = Progress(**values)
-    return Progress(done=done, total=last.total, at=at), last
-
-
-def _instance(row: RowMapping) -> LiveInstance:
-    return LiveInstance(
-        id=row["id"],
-        run_id=row["run_id"],
-        unit=row["unit"],
-        attempt=row["attempt"],
-        rank=row["rank"],
-        node_id=row["node_id"],
-        region=row["region"],
-        state=InstanceState(row["state"]),
-        devices=tuple(filter(None, row["devices"].split(","))),
-        device_model=row["device_model"],
-        cpus_milli=row["cpus_milli"],
-        memory_bytes=row["memory_bytes"],
-        address=row["address"],
-        master_port=row["master_port"],
-        price_nano_h=row["price_nano_h"],
-        rental_nano_h=row["rental_nano_h"],
-        placed_at=row["placed_at"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        stop_reason=EndReason(row["stop_reason"]) if row["stop_reason"] else None,
-        stop_grace_s=row["stop_grace_s"],
-        reason=EndReason(row["reason"]) if row["reason"] else None,
-        exit_code=row["exit_code"],
-        message=row["message"],
-    )
-
-
-def _device(row: RowMapping) -> Device:
-    return Device(
-        uuid=row["uuid"],
-        index=row["place"],
-        model=row["model"],
-        memory_bytes=row["memory_bytes"],
-        emulated=row["emulated"],
-        numa_node=row["numa_node"],
-        health=DeviceHealth(row["health"]),
-        health_reason=row["health_reason"],
-        foreign=row["foreign_use"],
-    )
-
-
-def _node(row: RowMapping, devices: list[Device]) -> Node:
-    return Node(
-        name=row["name"],
-        cpus_milli=row["cpus_milli"],
-        memory_bytes=row["memory_bytes"],
-        devices=tuple(devices),
-        address=row["address"],
-        emulated=row["emulated"],
-        state=NodeState(row["state"]),
-        state_reason=row["state_reason"],
-        labels=json.loads(row["labels"]),
     )

@@ -13,7 +13,8 @@ from typing import Final
 from cumulo.control.absence import Absences
 from cumulo.control.driver import EngineDriver, Report
 from cumulo.control.histogram import Histogram
-from cumulo.control.live import LiveInstance, LiveRun, Picture, load
+from cumulo.control.live import LiveInstance, LiveRun, Picture
+from cumulo.control.loading import add_runs, load
 from cumulo.control.nodes import NodeWatch
 from cumulo.control.observing import observe, observe_progress
 from cumulo.control.orders import Orders
@@ -187,7 +188,7 @@ class ControlLoop:
 
     def _take_in_runs(self, run_ids: list[str], batch: Batch, now: float) -> None:
         with self._db.read() as tx:
-            new = self.seen.add_runs(list(picture.open_runs(tx, run_ids)))
+            new = add_runs(self.seen, picture.open_runs(tx, run_ids))
             waited = {run_id for run in new for run_id in run.waits_for if run_id not in self.seen.runs}
             statuses = picture.run_statuses(tx, waited) if waited else {}
         for run in new:
