@@ -11,7 +11,7 @@ from cumulo.domain.ask import Ask, GpuAsk
 from cumulo.domain.lifecycle import RunStatus
 from cumulo.domain.node import NodeState, SharingMode
 from cumulo.domain.run import PurchaseOption
-from cumulo.placement.explain import reasons
+from cumulo.placement.explain import reasons, starts
 from cumulo.placement.fit import admitted_kinds
 
 
@@ -19,20 +19,24 @@ def queue_rows(seen: Picture, now: float) -> tuple[QueueRow, ...]:
     """The runs that wait, each once, in order: first those that may start, then those that may not yet."""
     rows: dict[str, QueueRow] = {}
     texts: dict[Ask, str] = {}
-    for waiting in waiting_units(seen, now):
+    queue = list(waiting_units(seen, now))
+    expected: dict[str, float] = {}
+    for waiting, at in starts(seen.world, queue, now):
+        expected.setdefault(waiting.key[0], at)
+    for waiting in queue:
         run = seen.runs[waiting.key[0]]
         if run.id not in rows:
             if waiting.ask not in texts:
                 texts[waiting.ask] = reasons(seen.world, waiting.ask).summary()
-            rows[run.id] = _queue_row(len(rows) + 1, run, texts[waiting.ask])
+            rows[run.id] = _queue_row(len(rows) + 1, run, texts[waiting.ask], expected.get(run.id))
     for run in seen.runs.values():
         held_back = run.waits_for or run.status is RunStatus.RECOVERING
         if held_back and run.id not in rows and run.wanted == "running":
-            rows[run.id] = _queue_row(len(rows) + 1, run, why_waiting(seen, run, now).summary)
+            rows[run.id] = _queue_row(len(rows) + 1, run, why_waiting(seen, run, now).summary, None)
     return tuple(rows.values())
 
 
-def _queue_row(place: int, run: LiveRun, text: str) -> QueueRow:
+def _queue_row(place: int, run: LiveRun, text: str, expected: float | None) -> QueueRow:
     return QueueRow(
         place=place,
         run_id=run.id,
@@ -43,6 +47,7 @@ def _queue_row(place: int, run: LiveRun, text: str) -> QueueRow:
         priority=run.spec.priority,
         accepted_at=run.accepted_at,
         waiting_for=text,
+        expected_start=expected,
     )
 
 

@@ -4,7 +4,8 @@ Nothing here is paid for by runs that are placed: it is worked out when somebody
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -119,17 +120,38 @@ class Expectation:
     text: str
 
 
-def expect(world: World, queue: Iterable[Waiting], target: Waiting, now: float) -> Expectation:
-    """Plays the queue forward: what runs ends when it declared to, what waits is placed in order as room appears.
+class _TooMuch(Exception):
+    """The queue is too long to be played to its end."""
 
-    Declared durations are limits, so this is when it starts at the latest if nothing more urgent arrives.
-    """
+
+def starts(world: World, queue: Iterable[Waiting], now: float) -> Iterator[tuple[Waiting, float]]:
+    """What of the queue can be told to start, in that order, and when at the latest if nothing more urgent arrives."""
+    with suppress(_TooMuch):
+        yield from _play(world.copy(), queue, now)
+
+
+def expect(world: World, queue: Iterable[Waiting], target: Waiting, now: float) -> Expectation:
+    """When `target`, which is in `queue`, starts at the latest, or why that can't be told."""
     trial = world.copy()
+    try:
+        for waiting, at in _play(trial, queue, now):
+            if waiting.key == target.key:
+                return Expectation(at=at, text="now" if at <= now else "when what runs now has ended, at the latest")
+    except _TooMuch:
+        return Expectation(at=None, text="can't tell: too much is ahead of it")
+    return _untold(trial, target)
+
+
+def _play(trial: World, queue: Iterable[Waiting], now: float) -> Iterator[tuple[Waiting, float]]:
+    """Plays the queue forward in `trial`, as long as an end was declared: each unit as it starts, and when.
+
+    What runs ends when it declared to, what waits is placed in order as room appears.
+    """
     asks: dict[Ask, int] = {}
     numbered = [(waiting, asks.setdefault(waiting.ask, len(asks))) for waiting in in_order(queue)]
-    ends = [(hold.until, n, hold.instance_id) for n, hold in enumerate(world.holds.values()) if hold.until is not None]
+    ends = [(hold.until, n, hold.instance_id) for n, hold in enumerate(trial.holds.values()) if hold.until is not None]
     heapify(ends)
-    serial = count(len(world.holds))
+    serial = count(len(trial.holds))
     at = now
     for _ in range(MOST_ROUNDS):
         left: list[tuple[Waiting, int]] = []
@@ -140,19 +162,18 @@ def expect(world: World, queue: Iterable[Waiting], target: Waiting, now: float) 
                 refused.add(ask)
                 left.append((waiting, ask))
                 continue
-            if waiting.key == target.key:
-                return Expectation(at=at, text="now" if at <= now else "when what runs now has ended, at the latest")
+            yield waiting, at
             until = at + waiting.duration_s if waiting.duration_s is not None else None
             for instance_id in hold_places(trial, waiting, places, until):
                 if until is not None:
                     heappush(ends, (until, next(serial), instance_id))
         numbered = left
-        if not ends:
-            return _untold(trial, target)
+        if not ends or not left:
+            return
         at = max(at, ends[0][0])
         while ends and ends[0][0] <= at:
             trial.release(heappop(ends)[2])
-    return Expectation(at=None, text="can't tell: too much is ahead of it")
+    raise _TooMuch
 
 
 def _untold(trial: World, target: Waiting) -> Expectation:
