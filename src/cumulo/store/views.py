@@ -17,7 +17,7 @@ from cumulo.store.tables import device, hold, instance, node, run, unit, usage
 _OVER: Final = [str(status) for status in TERMINAL]
 _THERE: Final = [str(state) for state in InstanceState if state is not InstanceState.ENDED]
 # A list never reads `spec`, which may be hundreds of kilobytes.
-_RUN_ROW: Final = [column for column in run.c if column.name not in ("spec", "waits_for")]
+_RUN_ROW: Final = select(*(column for column in run.c if column.name not in ("spec", "waits_for")))
 
 _STANDING: Final[list[Any]] = [
     *(run.c.id, run.c.status, run.c.exit_code, run.c.reason, run.c.message, run.c.progress, run.c.attempts),
@@ -53,7 +53,7 @@ def runs(
 ) -> Sequence[Row[Any]]:
     """Runs, newest first; `before` is (accepted_at, id) of the last one seen."""
     # SELECT ... FROM run WHERE ... AND (accepted_at, id) < (:at, :id) ORDER BY accepted_at DESC, id DESC LIMIT :limit
-    query = select(*_RUN_ROW)
+    query = _RUN_ROW
     if wanted.statuses:
         query = query.where(run.c.status.in_(wanted.statuses))
     for column, value in ((run.c.kind, wanted.kind), (run.c.name, wanted.name), (run.c.account, wanted.account)):
