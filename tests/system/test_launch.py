@@ -83,13 +83,13 @@ def test_yes_launches_and_a_bar_is_drawn(cloud: Cloud):
 
 
 def test_ctrl_c_leaves_the_run_running(cloud: Cloud):
-    with cloud.terminal("launch", "-y", "--name", "left", *BASH, "echo he''re; sleep 2; echo still") as terminal:
-        terminal.expect("here")  # and not in the plan, which shows the command
+    with cloud.terminal("launch", "-y", "--name", "left", *BASH, "echo arri''ved; sleep 2; echo still") as terminal:
+        terminal.expect("arrived")  # and not in the plan, which shows the command
         terminal.type("\x03")
         assert terminal.end() == 130
         assert "goes on" in terminal.shown
     assert cloud.cli("wait", "left").code == 0
-    assert cloud.ok("logs", "left") == "here\nstill\n"
+    assert cloud.ok("logs", "left") == "arrived\nstill\n"
 
 
 def test_sigint_without_a_terminal_too(cloud: Cloud):
@@ -104,7 +104,7 @@ def test_sigint_without_a_terminal_too(cloud: Cloud):
 
 def test_progress_by_a_pattern_over_the_log(cloud: Cloud):
     script = 'for i in 1 2 3; do echo "step $i/3"; sleep 0.3; done'
-    (cloud.work / "steps.yaml").write_text(f"name: steps\nprogress: 'step (\\\\d+)/(\\\\d+)'\nrun: |\n  {script}\n")
+    (cloud.work / "steps.yaml").write_text(f"name: steps\nprogress: 'step (\\d+)/(\\d+)'\nrun: |\n  {script}\n")
     done = cloud.cli("launch", "-y", "steps.yaml")
     assert done.code == 0, done.err
     progress = cloud.run("steps")["progress"]

@@ -96,7 +96,7 @@ def test_an_emulated_device_shows_the_memory_of_its_processes(work: Cloud):
 
 
 def test_events_are_followed(work: Cloud):
-    with work.attached("events", "-f", "is") as attached:
+    with work.attached("events", "-f", "--after", "0", "is") as attached:
         assert "run.accepted" in attached.line()
         assert "run.placed" in attached.line()
 
