@@ -13,7 +13,7 @@ from cumulo.control.live import Picture
 from cumulo.control.loop import ControlLoop
 from cumulo.control.requests import Inbox
 from cumulo.control.scheduling import Rates
-from cumulo.control.shipping import Shipper, Source, pattern_of
+from cumulo.control.shipping import Shipper, Source
 from cumulo.control.submitting import accept
 from cumulo.domain.ask import GpuAsk
 from cumulo.domain.check import Check
@@ -240,7 +240,7 @@ class Control:
                 Source(
                     engine=self.engines[instance.region],
                     instance_id=instance.id,
-                    progress=pattern_of(seen.runs[instance.run_id].spec.progress_regex),
+                    progress=seen.runs[instance.run_id].spec.progress_regex,
                 )
                 for instance in seen.instances.values()
                 if instance.region in self.engines and not instance.ended

@@ -6,11 +6,14 @@ away and read again, so that it never runs ahead of the store. Only the control 
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.progress import Progress
 from cumulo.domain.run import RunSpec
 from cumulo.placement.world import Hold, Waiting, World
+
+MOST_REMEMBERED: Final = 512
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +88,7 @@ class LiveRun:
     outcomes: Counter[RunStatus] = field(default_factory=Counter)
     first_progress: Progress | None = field(default=None, compare=False)
     last_progress: Progress | None = None
+    asked: dict[int, Waiting] = field(default_factory=dict, compare=False, repr=False)  # what waits or waited, by place
 
     @property
     def project(self) -> str:
@@ -114,7 +118,13 @@ class LiveRun:
         return found
 
     def _wait(self, place: int, attempt: int) -> Waiting:
-        return Waiting(
+        """Made once: with 500 runs in the queue, every step asks each of them."""
+        known = self.asked.get(place)
+        if known is not None and known.key[2] == attempt:
+            return known
+        if len(self.asked) > MOST_REMEMBERED:
+            self.asked.clear()
+        self.asked[place] = new = Waiting(
             key=(self.id, place, attempt),
             name=self.spec.name,
             ask=self.spec.ask,
@@ -122,6 +132,7 @@ class LiveRun:
             accepted_at=self.accepted_at,
             duration_s=self.spec.max_duration_s,
         )
+        return new
 
 
 @dataclass(slots=True, kw_only=True)

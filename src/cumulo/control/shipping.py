@@ -5,13 +5,12 @@ follows are read several times a second, the others once.
 """
 
 import logging
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from json import dumps
-from typing import Final
+from typing import Any, Final
 
 from cumulo.domain.instance import parse_instance_id
 from cumulo.domain.progress import Progress, parse_match
@@ -23,6 +22,8 @@ log = logging.getLogger(__name__)
 FOLLOWED_S: Final = 0.1
 UNFOLLOWED_S: Final = 1.0
 _CHUNK: Final = 1 << 20
+# A person's pattern may be one that backtracks for ever; looking at a piece of log must not take longer than this.
+_LOOK_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +32,15 @@ class Source:
 
     engine: Engine
     instance_id: str
-    progress: re.Pattern[str] | None = None
+    progress: str | None = None
 
 
 @cache
-def pattern_of(text: str | None) -> re.Pattern[str] | None:
-    """The compiled pattern of a run; it was checked when the run was accepted."""
-    return re.compile(text) if text else None
+def _compiled(pattern: str) -> Any:
+    """A run's pattern, checked when the run was accepted. `re` would do but for its lack of a time limit."""
+    import regex  # for those alone who use it
+
+    return regex.compile(pattern)
 
 
 class Shipper:
@@ -47,6 +50,7 @@ class Shipper:
         self._logs, self._clock, self._tell_progress = logs, clock, progress
         self._sources: dict[str, Source] = {}
         self._tails: dict[str, str] = {}
+        self._too_slow: set[str] = set()  # patterns that are no longer tried
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         self._closing = threading.Event()
@@ -101,16 +105,20 @@ class Shipper:
             while data := source.engine.read_log(source.instance_id, offset, _CHUNK):
                 self._logs.append(ref, offset, data)
                 offset += len(data)
-                if source.progress is not None:
+                if source.progress is not None and source.progress not in self._too_slow:
                     self._find_progress(source, source.progress, data)
 
-    def _find_progress(self, source: Source, pattern: re.Pattern[str], data: bytes) -> None:
+    def _find_progress(self, source: Source, pattern: str, data: bytes) -> None:
         """The last match counts; the end of the text is kept, since a line may arrive in two pieces."""
         text = self._tails.get(source.instance_id, "") + data.decode(errors="replace")
         found: Progress | None = None
         end = 0
-        for match in pattern.finditer(text):
-            found, end = parse_match(match, self._clock()) or found, match.end()
+        try:
+            for match in _compiled(pattern).finditer(text, timeout=_LOOK_S, concurrent=True):
+                found, end = parse_match(match, self._clock()) or found, match.end()
+        except TimeoutError:
+            log.warning("the progress pattern %r of %s takes too long; it is left", pattern, source.instance_id)
+            self._too_slow.add(pattern)
         self._tails[source.instance_id] = text[max(end, len(text) - 512) :]
         if found is not None:
             self._tell_progress(source.instance_id, dumps(asdict(found)))
