@@ -1,11 +1,18 @@
 """Progress that a run tells of: a JSON line appended to $CUMULO_PROGRESS, or a match of a pattern in its log."""
 
 import json
-import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from cumulo.domain.names import printable
+
+
+class Match(Protocol):
+    """What a regular expression found, whichever library looked."""
+
+    def groupdict(self) -> dict[str, Any]: ...
+
+    def groups(self) -> tuple[Any, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,7 @@ def _metrics(data: dict[str, Any]) -> dict[str, float | str]:
     return kept
 
 
-def parse_match(match: re.Match[str], at: float) -> Progress | None:
+def parse_match(match: Match, at: float) -> Progress | None:
     """Progress from a match with groups `done` and `total` by name, or first and second by position."""
     named = match.groupdict()
     found = (named["done"], named.get("total")) if "done" in named else (*match.groups(), None, None)[:2]

@@ -161,9 +161,11 @@ def read_pattern(value: object) -> str:
     """A regular expression over the log with one or two groups: done, and total."""
     if not isinstance(value, str) or not 0 < len(value) <= 500:
         raise ValueError("must be a regular expression of at most 500 characters")
+    import regex  # what looks for progress; only a file with a pattern pays for it
+
     try:
-        groups = re.compile(value).groups
-    except (re.error, RecursionError, OverflowError) as error:
+        groups = regex.compile(value).groups
+    except (regex.error, RecursionError, OverflowError) as error:
         raise ValueError(f"is not a regular expression: {error}") from None
     if not 1 <= groups <= 8:
         raise ValueError("needs a group for what is done and may have one for the total, such as '(\\d+)/(\\d+)'")
