@@ -24,7 +24,7 @@ class Written:
 
 
 @pytest.fixture
-def told() -> list[tuple[str, dict]]:
+def told() -> list[tuple[str, dict[str, float]]]:
     return []
 
 
