@@ -84,7 +84,7 @@ class Absences:
         self._untold.clear()
 
     def restore(self, seen: Picture) -> None:
-        """A picture that was read afresh knows nothing of leaks; what they hold is held all the same."""
+        """What leaks hold is held on a picture that was read afresh, and on a node that was not there before."""
         for leak in self.leaks.values():
             _hold(seen, leak)
 
@@ -229,6 +229,8 @@ def _tell(batch: Batch, leak: Leak, now: float) -> None:
 def _hold(seen: Picture, leak: Leak) -> None:
     if parts := _parts(leak.instance_id):
         seen.leaked.add(parts[:3])
+    if leak.instance_id in seen.world.holds or leak.hold.node_id not in seen.world.nodes:
+        return
     try:
         seen.world.hold(leak.hold)
     except OverHeld as error:

@@ -14,7 +14,7 @@ from cumulo.control.loop import ControlLoop
 from cumulo.control.requests import Inbox
 from cumulo.control.scheduling import Rates
 from cumulo.control.shipping import Shipper, Source
-from cumulo.control.submitting import accept
+from cumulo.control.submitting import accept, replayed
 from cumulo.domain.ask import GpuAsk
 from cumulo.domain.check import Check
 from cumulo.domain.errors import CumuloError
@@ -105,6 +105,8 @@ class Control:
 
         Raises CumuloError: unknown_gpu; unsatisfiable unless `queue`; and what `submitting.accept` raises.
         """
+        if before := replayed(self._db, account=account, key=idempotency_key, fingerprint=fingerprint):
+            return before, False
         self._check(spec, queue)
         try:
             run_id, new = accept(

@@ -218,6 +218,7 @@ class ControlLoop:
         ended: dict[str, LiveInstance] = {}
         for report in mail.reports:
             self._nodes.take_in(self.seen, batch, report, now)
+            self.absences.restore(self.seen)
             self._lose_expired(batch, ended, now)
             if report.observation is not None:
                 self._take_in_observation(report, report.observation, batch, ended, now)

@@ -22,11 +22,8 @@ def accept(
     Raises CumuloError: idempotency_mismatch, not_found (project), run_not_found (a run it comes after), conflict.
     """
     with db.write() as tx:
-        if key and (before := picture.idempotent_run(tx, account, key)):
-            if before[1] != fingerprint:
-                text = "this Idempotency-Key was used for another request"
-                raise CumuloError("idempotency_mismatch", text, hint="use a new key for a new run")
-            return before[0], False
+        if key and (before := _before(tx, account, key, fingerprint)):
+            return before, False
         if not people.project_exists(tx, spec.project):
             raise CumuloError("not_found", f"there is no project {spec.project!r}")
         spec, waits_for = _dependencies(tx, spec, account)
@@ -54,6 +51,25 @@ def accept(
             ),
         )
     return run_id, True
+
+
+def replayed(db: Database, *, account: str, key: str | None, fingerprint: str) -> str | None:
+    """The run that the key was answered with before. What may have changed since does not matter to a repeat.
+
+    Raises CumuloError idempotency_mismatch.
+    """
+    if not key:
+        return None
+    with db.read() as tx:
+        return _before(tx, account, key, fingerprint)
+
+
+def _before(tx: Connection, account: str, key: str, fingerprint: str) -> str | None:
+    before = picture.idempotent_run(tx, account, key)
+    if before is not None and before[1] != fingerprint:
+        text = "this Idempotency-Key was used for another request"
+        raise CumuloError("idempotency_mismatch", text, hint="use a new key for a new run")
+    return before[0] if before else None
 
 
 def _dependencies(tx: Connection, spec: RunSpec, account: str) -> tuple[RunSpec, list[str]]:
