@@ -222,6 +222,17 @@ def test_an_old_leak_is_left_to_the_admin_and_holds_what_it_holds(cloud):
     assert cloud.run(run_id).status == "starting"
 
 
+def test_a_leak_on_a_node_that_comes_later_holds_its_device(cloud):
+    both = cloud.engine.there
+    cloud.engine.there = both[1:]
+    cloud.look()
+    cloud.engine.plant("stranger-0-1-0", devices=("one-0",), started_at=cloud.clock() - 1000)
+    cloud.look()
+    cloud.engine.there = both
+    cloud.look()
+    assert cloud.seen.world.nodes["local/one"].held_by == {"one-0": "stranger-0-1-0"}
+
+
 def test_a_leak_whose_news_could_not_be_written_is_told_again(cloud):
     cloud.engine.plant("stranger-0-1-0", started_at=cloud.clock() - 1000)
     cloud.fail = "before"
