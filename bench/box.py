@@ -32,7 +32,9 @@ class Box:
     """A running server. `started_in` is the seconds from its exec to its first answer."""
 
     def __init__(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="cumulo-bench-"))
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        state.mkdir(parents=True, exist_ok=True)  # where a state folder lies in real life: /tmp is a special place
+        self.home = Path(tempfile.mkdtemp(prefix="cumulo-bench-", dir=state))
         self.socket = self.home / "server.sock"
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("CUMULO_")}
         self.env["CUMULO_HOME"] = str(self.home)
