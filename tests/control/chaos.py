@@ -31,6 +31,7 @@ class Chaos:
         self.ends: dict[str, tuple[object, ...]] = {}
         self.reports: list[Report] = []
         self.leaks = 0
+        self.lost: set[str] = set()  # instances that may be taken for lost
         self.did: list[str] = []
         self._listen()
 
@@ -145,6 +146,8 @@ class Chaos:
                 reason = EndReason.START_FAILED
             if name in self.engine.stopped:
                 reason = EndReason.CANCELLED
+            if reason is EndReason.LOST:
+                self.lost.add(name)
             self.engine.end(name, 0 if reason is EndReason.SUCCEEDED else 1, reason)
 
     def forget(self):
@@ -153,7 +156,9 @@ class Chaos:
             seen = {row.id for row in tx.execute(tables.instance.select()) if row.started_at is not None}
         begun = {name for name in self.engine.bodies if self.engine.starts[name]}
         if gone := sorted(set(self.engine.alive()) - (begun - seen)):
-            self.engine.forget(self.random.choice(gone))
+            name = self.random.choice(gone)
+            self.lost.add(name)
+            self.engine.forget(name)
 
     def hint(self):
         for name in self.random.sample(list(self.engine.bodies), min(2, len(self.engine.bodies))):
@@ -228,6 +233,8 @@ class Chaos:
             self.cloud.turn()
             self.cloud.step()
         self.engine.down = down
+        with self.cloud.db.read() as tx:
+            self.lost.update(row.id for row in tx.execute(tables.instance.select()) if row.reason == "lost")
 
     def look(self):
         self.cloud.clock.pass_(5.5)
@@ -244,6 +251,8 @@ class Chaos:
             units = tx.execute(tables.unit.select()).all()
             holds = tx.execute(tables.hold.select()).all()
             segments = tx.execute(tables.usage.select()).all()
+            lost = {row.id for row in tx.execute(tables.instance.select()) if row.reason == "lost"}
+        assert lost <= self.lost, f"{lost - self.lost} were healthy, {told}"
         assert set(self.accepted) <= set(runs), told
         for run_id, row in runs.items():
             if row.status in _OVER:

@@ -281,6 +281,14 @@ def test_what_is_over_is_not_begun_with_either():
     assert (made.engine.bodies, made.engine.stops) == ({}, [])
 
 
+def test_what_has_started_is_not_asked_for_again():
+    made = Driven()
+    made.driver.ask(ensure=[spec("a-0-1-0")])
+    made.driver.ask(running=frozenset({"a-0-1-0"}))
+    made.driver.turn(0.0)
+    assert made.engine.bodies == {}, "if it is not there any more it is lost"
+
+
 def test_nor_is_it_after_the_engine_was_away():
     made = Driven()
     made.engine.down = "away"

@@ -120,6 +120,7 @@ def test_a_chain_fails_with_its_first(any_cloud, end, told):
         assert cloud.events(run_id) == ["run.accepted", "run.failed"]
         assert run.ended_at is not None
     assert cloud.run(beside).status == "failed"
+    assert cloud.events(beside) == ["run.accepted", "run.failed"], "told once, although both failed"
     assert cloud.seen.runs == {}
 
 

@@ -108,7 +108,8 @@ class EngineDriver:
         with self._changed:
             self._work.ensure.update((spec.instance_id, spec) for spec in ensure or ())
             self._work.stop.update(stop or {})
-            for instance_id in (*(stop or ()), *(release or ())):  # not even begun with: it must not start now
+            # What is to stop must not start now; what has started or ended must not start twice if it is lost.
+            for instance_id in (*(stop or ()), *(release or ()), *(running or ())):
                 self._work.ensure.pop(instance_id, None)
             for instance_id in release or ():
                 self._work.stop.pop(instance_id, None)
@@ -196,7 +197,8 @@ class EngineDriver:
         """What could not be done is still to be done, unless something newer was asked meanwhile."""
         with self._changed:
             for instance_id, spec in work.ensure.items():
-                if instance_id not in self._work.stop and instance_id not in self._work.release:
+                over = instance_id in self._work.stop or instance_id in self._work.release
+                if not over and instance_id not in self._running:
                     self._work.ensure.setdefault(instance_id, spec)
             for instance_id, grace_s in work.stop.items():
                 if instance_id not in self._work.release:

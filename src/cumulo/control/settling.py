@@ -129,7 +129,7 @@ def _free_dependents(seen: Picture, batch: Batch, ended: LiveRun, now: float) ->
     """Frees runs that waited for `ended` if it succeeded, and fails them if it did not. Returns those that changed."""
     changed = []
     for run in seen.runs.values():
-        if ended.id not in run.waits_for:
+        if ended.id not in run.waits_for or run.status in TERMINAL:
             continue
         changed.append(run.id)
         run.waits_for.discard(ended.id)
