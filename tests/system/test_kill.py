@@ -3,6 +3,7 @@
 The seed fixes who does what; when it happens is the machine's. A failure names the seed and leaves the numbers.
 """
 
+import contextlib
 import os
 import random
 import re
@@ -137,7 +138,8 @@ def test_the_machine_restarts(new_cloud):
     eventually(lambda: cloud.ok("logs", run["id"]))
     cloud.kill()
     for pid in cloud.processes():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     eventually(lambda: not cloud.processes())
     state = cloud.home / "node" / "instances" / f"{run['id']}-0-1-0" / "state.json"
     state.write_text(re.sub(r'"boot_id": "[^"]*"', '"boot_id": "another"', state.read_text()))

@@ -7,7 +7,6 @@ was, whatever happens.
 import contextlib
 import os
 import select
-import shutil
 import signal
 import sys
 import termios
@@ -21,9 +20,12 @@ _CHUNK = 1 << 16
 
 
 def size() -> tuple[int, int]:
-    """Rows and columns."""
-    found = shutil.get_terminal_size()
-    return found.lines, found.columns
+    """Rows and columns of the terminal itself: $LINES and $COLUMNS would outlive a change of it."""
+    try:
+        found = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        return 24, 80
+    return found.lines or 24, found.columns or 80
 
 
 def join(channel: Channel, *, raw: bool) -> int:

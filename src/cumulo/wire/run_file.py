@@ -166,6 +166,11 @@ class RunFile(Level):
     progress: Pattern | None = Field(default=None, description=r"a regular expression over the log: step (\d+)/(\d+)")
     project: Annotated[Name, AfterValidator(str)] = Field(default="default", description="who pays")
 
+    @property
+    def gpu_path(self) -> tuple[str, ...]:
+        """The key that the ask for GPUs stands under."""
+        return ("gpu",) if self.gpu else ("resources", "accelerators")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
@@ -210,7 +215,7 @@ class _Reading:
             raise _refused(("gpu",), "is the same as resources.accelerators, which is given as well; give one")
         if resources.region not in (None, "local"):
             raise _refused(("resources", "region"), f"there is no region {resources.region!r}; this cloud has 'local'")
-        path = ("gpu",) if file.gpu else ("resources", "accelerators")
+        path = file.gpu_path
         text = file.gpu or resources.accelerators
         return Ask(
             gpu=_whole(parse_gpu_ask(text), path) if text else None,

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -19,7 +21,7 @@ from cumulo.server.uploads import check_uploads
 from cumulo.store import views
 from cumulo.store.people import Caller
 from cumulo.wire import api
-from cumulo.wire.run_file import to_spec
+from cumulo.wire.run_file import RunFile, to_spec
 
 router = APIRouter(tags=["runs"])
 
@@ -38,7 +40,20 @@ def plan(body: api.Submission, services: Serving, caller: Auth) -> Response:
     with services.db.read() as tx:
         for name in spec.after:
             access.find_run(tx, name, caller)
-    return render.answer(render_control.plan(services.control.plan(spec, account=caller.account)))
+    with _pointing(body.run):
+        planned = services.control.plan(spec, account=caller.account)
+    return render.answer(render_control.plan(planned))
+
+
+@contextmanager
+def _pointing(file: RunFile) -> Iterator[None]:
+    """Adds to an error about the GPUs that are there which key of the file asked for others."""
+    try:
+        yield
+    except CumuloError as error:
+        if error.code == "unknown_gpu":
+            error.details["path"] = list(file.gpu_path)
+        raise
 
 
 @router.post(
@@ -54,13 +69,14 @@ def submit(body: api.Submission, services: Serving, caller: Auth, idempotency_ke
     """
     spec = to_spec(body.run)
     check_uploads(services.blobs, spec)
-    run_id, created = services.control.submit(
-        spec,
-        account=caller.account,
-        idempotency_key=idempotency_key,
-        fingerprint=_fingerprint(body),
-        queue=body.queue,
-    )
+    with _pointing(body.run):
+        run_id, created = services.control.submit(
+            spec,
+            account=caller.account,
+            idempotency_key=idempotency_key,
+            fingerprint=_fingerprint(body),
+            queue=body.queue,
+        )
     answer = render.answer(_whole(services, caller, run_id), 201 if created else 200)
     answer.headers["Location"] = f"/v1/runs/{run_id}"
     return answer
