@@ -21,6 +21,7 @@ def latency(trial: Trial) -> list[Row]:
     """
     box, times = trial.box, trial.times(31, 15)
     reported, own = [], []
+    commits = box.commits()
     for turn in range(times + 1):
         run = box.submit("echo $EPOCHREALTIME")
         time.sleep(PAUSE_S)
@@ -29,7 +30,10 @@ def latency(trial: Trial) -> list[Row]:
             reported.append(_epoch(run.started_at) - _epoch(run.accepted_at))
             own.append(float(box.log_of(run.id)) - _epoch(run.accepted_at))
     trial.runs_done += times + 1
-    note = f"{statistics.median(own) * 1e3:.1f} ms by the run's own clock; the slowest {max(own) * 1e3:.0f}"
+    note = (
+        f"{statistics.median(own) * 1e3:.1f} ms by the run's own clock, the slowest {max(own) * 1e3:.0f}; "
+        f"a run by itself commits {(box.commits() - commits) / (times + 1):.1f} times"
+    )
     bare = sandbox_seconds(times) * 1e3 if sandbox_available() else None
     return [
         Row(name="latency", what="submit accepted → user's process runs", unit="ms", budget=50,
