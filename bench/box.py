@@ -39,6 +39,7 @@ class Box:
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("CUMULO_")}
         self.env["CUMULO_HOME"] = str(self.home)
         self.client = Client(Endpoint(url="http://localhost", socket=str(self.socket)), patience_s=0)
+        self._cloud_id = ""
         began = time.perf_counter()
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -110,6 +111,8 @@ class Box:
         self._process.wait()
         self.wait_until(lambda: not processes.naming(str(self.home)))
         shutil.rmtree(self.home, ignore_errors=True)
+        if self._cloud_id:
+            processes.remove_cgroups(f"cumulo-{self._cloud_id}")
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +125,8 @@ class Box:
     def _await_answer(self, deadline: float) -> None:
         while True:
             with contextlib.suppress(CumuloError):
-                if self.socket.exists() and self.client.health().status == "ok":
+                if self.socket.exists() and (health := self.client.health()).status == "ok":
+                    self._cloud_id = health.cloud_id
                     return
             if self._process.poll() is not None or time.perf_counter() > deadline:
                 said = (self.home / "server.log").read_text()[-500:]

@@ -1,5 +1,6 @@
 """What processes cost: their CPU time to the nanosecond, their memory, and who belongs to a state folder."""
 
+import contextlib
 import os
 import statistics
 import subprocess
@@ -55,6 +56,15 @@ def children_of(pid: int) -> list[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
         found += map(int, (task / "children").read_text().split())
     return found
+
+
+def remove_cgroups(name: str) -> None:
+    """Removes the empty cgroups of that name below our own, in each hierarchy: a server keeps its own for the next."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, own = line.split(":", 2)
+        for folder in {own, "/"}:
+            with contextlib.suppress(OSError):
+                os.rmdir(f"/sys/fs/cgroup/{controllers}{folder}/{name}")
 
 
 def cost_of(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
