@@ -222,6 +222,17 @@ def test_an_old_leak_is_left_to_the_admin_and_holds_what_it_holds(cloud):
     assert cloud.run(run_id).status == "starting"
 
 
+def test_a_leak_is_not_gone_because_of_an_older_look(cloud):
+    before = cloud.clock()
+    cloud.engine.plant("stranger-0-1-0", devices=("one-0",), started_at=before - 1000)
+    cloud.look()
+    report(cloud, as_of=before)
+    assert len(cloud.control.leaks()) == 1
+    cloud.engine.forget("stranger-0-1-0")
+    cloud.look()
+    assert cloud.control.leaks() == ()
+
+
 def test_a_leak_on_a_node_that_comes_later_holds_its_device(cloud):
     both = cloud.engine.there
     cloud.engine.there = both[1:]

@@ -91,7 +91,7 @@ class Absences:
     def sighted(self, seen: Picture, observation: Observation) -> None:
         """Takes note of what is there, so that an older observation that arrives later proves nothing."""
         for observed in observation.instances:
-            if observed.instance_id in seen.instances:
+            if observed.instance_id in seen.instances or observed.instance_id in self.leaks:
                 before = self._known_at.get(observed.instance_id, 0.0)
                 self._known_at[observed.instance_id] = max(before, observation.as_of)
 
@@ -132,12 +132,10 @@ class Absences:
                 over.append((instance, _never_started(instance, EndReason.START_FAILED, text, observation.as_of)))
             else:
                 again.append(instance)
-        self._gone_leaks(seen, region, there)
+        for leak in [leak for leak in self.leaks.values() if leak.region == region]:
+            if leak.instance_id not in there and observation.as_of > self._known_at.get(leak.instance_id, 0.0):
+                self._let_go(seen, leak.instance_id)
         return over, again
-
-    def _gone_leaks(self, seen: Picture, region: str, there: set[str]) -> None:
-        for instance_id in [i for i, leak in self.leaks.items() if leak.region == region and i not in there]:
-            self._let_go(seen, instance_id)
 
     def unexpected(
         self, seen: Picture, batch: Batch, region: str, observed: ObservedInstance, as_of: float, now: float
@@ -161,11 +159,11 @@ class Absences:
                 self._drivers[region].ask(release=[observed.instance_id])
         elif known == InstanceState.ENDED:
             text = "was taken for ended; it is being stopped"
-            self._found(seen, batch, region, observed, now, stop=True, why=text)
+            self._found(seen, batch, region, observed, as_of, now, stop=True, why=text)
         elif known is None:
             young = (observed.started_at or now) >= self._opened_at
             what = "it is being stopped" if young else "it is older than this server's start, so the admin must decide"
-            self._found(seen, batch, region, observed, now, stop=young, why=f"is not in the store; {what}")
+            self._found(seen, batch, region, observed, as_of, now, stop=young, why=f"is not in the store; {what}")
 
     def _found(
         self,
@@ -173,6 +171,7 @@ class Absences:
         batch: Batch,
         region: str,
         observed: ObservedInstance,
+        as_of: float,
         now: float,
         *,
         stop: bool,
@@ -200,6 +199,7 @@ class Absences:
             hold=hold,
         )
         self.leaks[leak.instance_id] = leak
+        self._known_at[leak.instance_id] = as_of
         self._untold.add(leak.instance_id)
         _tell(batch, leak, now)
         _hold(seen, leak)
@@ -209,6 +209,7 @@ class Absences:
     def _let_go(self, seen: Picture, instance_id: str) -> None:
         del self.leaks[instance_id]
         self._untold.discard(instance_id)
+        self._known_at.pop(instance_id, None)
         seen.world.release(instance_id)
         left = (_parts(other) for other in self.leaks)
         seen.leaked = {parts[:3] for parts in left if parts}
