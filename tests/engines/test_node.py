@@ -12,6 +12,7 @@ from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import InstanceState
 from cumulo.domain.node import Device, DeviceReading
 from cumulo.engines.local.hardware import EmulatedHardware, Held, RealHardware
+from cumulo.engines.local.pace import Pace
 from cumulo.node.devices.protocol import DeviceInfo, DeviceProcess, DeviceTelemetry
 from tests.engines.conftest import Bench, needs_root
 
@@ -63,11 +64,20 @@ def test_utilisation_is_of_the_cpus_asked_for(bench):
         pids=(),
         started_at=None,
     )
-    hardware._uses((held,), 100.0)
-    uses = hardware._uses((replace(held, cpu_seconds=cpus * 2.5),), 110.0)
+    uses = hardware._uses((held,), {held.spec.instance_id: cpus / 4})
     assert uses[device.uuid].cpu_fraction == pytest.approx(0.25)
-    again = hardware._uses((replace(held, cpu_seconds=cpus * 2.5),), 110.01)
-    assert again[device.uuid].cpu_fraction == pytest.approx(0.25)  # too soon to tell anything new
+
+
+def test_the_cpus_an_instance_keeps_busy(bench):
+    pace = Pace()
+    spec = bench.spec("x", "")
+    name = spec.instance_id
+    held = Held(spec=spec, memory_bytes=GIB, cpu_seconds=0.0, pids=(), started_at=None)
+    pace.busy((held,), 100.0)
+    assert pace.busy((replace(held, cpu_seconds=5.0),), 110.0) == {name: 0.5}
+    assert pace.busy((replace(held, cpu_seconds=5.1),), 110.01) == {name: 0.5}, "too soon to tell anything new"
+    assert pace.busy((), 111.0) == {}
+    assert pace.busy((held,), 112.0) == {name: 0.0}, "what ended is forgotten"
 
 
 class OneGpu:

@@ -168,7 +168,9 @@ class ScriptedEngine:
         return Readings(
             devices=tuple(DeviceReading(uuid=device.uuid, memory_used_bytes=0, utilisation=0.5) for device in DEVICES),
             instances=tuple(
-                InstanceReading(instance_id=one.instance_id, memory_bytes=1 << 20, cpu_seconds=1.5, processes=2)
+                InstanceReading(
+                    instance_id=one.instance_id, memory_bytes=1 << 20, cpu_seconds=1.5, cpus_busy=0.5, processes=2
+                )
                 for one in running
             ),
         )

@@ -85,5 +85,6 @@ class InstanceReading:
 
     instance_id: str
     memory_bytes: int
-    cpu_seconds: float
+    cpu_seconds: float  # since it started
+    cpus_busy: float  # now: how many CPUs it keeps busy
     processes: int

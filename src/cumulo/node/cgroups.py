@@ -257,7 +257,7 @@ def _step_aside(base: Path) -> bool:
     """Move the processes of `base` into a leaf if they are only ours, or if `base` is the top of a container."""
     pids = _words(base / "cgroup.procs")
     container_top = not (base.parent / "cgroup.procs").exists() and (base / "cgroup.type").exists()
-    if not pids or not (container_top or pids == {str(os.getpid())}):
+    if not pids or not (container_top or pids <= {str(os.getpid()), str(os.getppid())}):
         return False
     leaf = base / ASIDE
     leaf.mkdir(exist_ok=True)

@@ -114,7 +114,7 @@ def instance_reading(reading: InstanceReading, run_id: str, run_name: str) -> di
         "id": reading.instance_id,
         "run": run_id,
         "name": run_name,
-        "cpu": reading.cpu_seconds,
+        "cpu": round(reading.cpus_busy, 3),
         "memory_bytes": reading.memory_bytes,
         "processes": reading.processes,
     }

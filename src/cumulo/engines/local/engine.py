@@ -24,6 +24,7 @@ from cumulo.engines.local.epoch import EpochFence
 from cumulo.engines.local.hardware import EmulatedHardware, Hardware, Held, RealHardware
 from cumulo.engines.local.launching import Launcher
 from cumulo.engines.local.layout import Layout
+from cumulo.engines.local.pace import Pace
 from cumulo.engines.local.pulling import Puller
 from cumulo.engines.local.starting import Starter
 from cumulo.engines.local.streams import open_stream
@@ -61,6 +62,7 @@ class LocalEngine:
         self._hardware = hardware or (EmulatedHardware(emulate) if emulate else RealHardware())
         self._layout = Layout(root.absolute())
         self._layout.make()
+        self._pace = Pace()
         self._fence = EpochFence(self._layout.epoch)
         self._cgroups = cgroups.claim(name=f"cumulo-{cloud_id}")
         self._spawner = Spawner(self._layout.root)
@@ -102,7 +104,11 @@ class LocalEngine:
 
     def telemetry(self) -> Readings:
         held = self._held()
-        return Readings(devices=self._hardware.readings(held), instances=tuple(each.reading for each in held))
+        busy = self._pace.busy(held, time.monotonic())
+        return Readings(
+            devices=self._hardware.readings(held, busy),
+            instances=tuple(each.reading(busy[each.spec.instance_id]) for each in held),
+        )
 
     def read_log(self, instance_id: str, offset: int, limit: int = 1 << 20) -> bytes:
         path = self._layout.find(instance_id) / "log"

@@ -5,7 +5,6 @@ All of them are this machine, so their addresses are one.
 
 import os
 import pwd
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from cumulo.node.devices.protocol import DeviceBackend, DeviceProcess, DeviceTel
 from cumulo.node.host import read_host
 
 GIB: Final = 1 << 30
-_NEVER: Final = 0.05  # seconds: readings closer together than this say nothing about a rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +30,12 @@ class Held:
     pids: tuple[int, ...]
     started_at: float | None
 
-    @property
-    def reading(self) -> InstanceReading:
+    def reading(self, busy: float) -> InstanceReading:
         return InstanceReading(
             instance_id=self.spec.instance_id,
             memory_bytes=self.memory_bytes,
             cpu_seconds=self.cpu_seconds,
+            cpus_busy=busy,
             processes=len(self.pids),
         )
 
@@ -49,7 +47,9 @@ class Hardware(Protocol):
         """`ours` gives the pids of all instances: what else computes on a device is foreign."""
         ...
 
-    def readings(self, held: Iterable[Held]) -> tuple[DeviceReading, ...]: ...
+    def readings(self, held: Iterable[Held], busy: Mapping[str, float]) -> tuple[DeviceReading, ...]:
+        """`busy` is how many CPUs each of `held` keeps busy, by instance id."""
+        ...
 
     def device_files(self, uuids: tuple[str, ...]) -> tuple[str, ...]:
         """What must be opened to use these devices; nothing where none is held."""
@@ -85,7 +85,7 @@ class RealHardware:
             ),
         )
 
-    def readings(self, held: Iterable[Held]) -> tuple[DeviceReading, ...]:
+    def readings(self, held: Iterable[Held], busy: Mapping[str, float]) -> tuple[DeviceReading, ...]:
         return tuple(found.reading for found in self.backend.telemetry().values())
 
     def device_files(self, uuids: tuple[str, ...]) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class EmulatedHardware:
     """Nodes that are declared. Their devices do what the processes that hold them do on this machine.
 
     A device's memory is its instance's memory divided among the devices held; its utilisation is the part of the CPUs
-    the instance asked for (at most those of this machine) that it kept busy since the reading before.
+    the instance asked for (at most those of this machine) that it keeps busy.
     """
 
     def __init__(self, emulation: str) -> None:
@@ -135,7 +135,6 @@ class EmulatedHardware:
         self._nodes = parse_emulation(emulation)
         self._use: dict[str, DeviceUse] = {}
         self._backends = [EmulatedBackend(node, lambda: self._use) for node in self._nodes]
-        self._before: dict[str, tuple[float, float, float]] = {}  # id → when, CPU seconds, fraction
         self._cpus = len(os.sched_getaffinity(0))
 
     @property
@@ -145,32 +144,20 @@ class EmulatedHardware:
     def nodes(self, ours: Callable[[], set[int]]) -> tuple[Node, ...]:
         return self._nodes
 
-    def readings(self, held: Iterable[Held]) -> tuple[DeviceReading, ...]:
-        self._use = self._uses(tuple(held), time.monotonic())
+    def readings(self, held: Iterable[Held], busy: Mapping[str, float]) -> tuple[DeviceReading, ...]:
+        self._use = self._uses(held, busy)
         return tuple(found.reading for backend in self._backends for found in backend.telemetry().values())
 
-    def _uses(self, held: tuple[Held, ...], now: float) -> dict[str, DeviceUse]:
+    def _uses(self, held: Iterable[Held], busy: Mapping[str, float]) -> dict[str, DeviceUse]:
         uses: dict[str, DeviceUse] = {}
-        before, self._before = self._before, {}
         for each in held:
-            fraction = self._fraction(each, before, now)
+            cpus = min(self._cpus, max(0.001, each.spec.cpus_milli / 1000))
+            fraction = min(1.0, busy.get(each.spec.instance_id, 0.0) / cpus)
             share = each.memory_bytes // max(1, len(each.spec.device_uuids))
             processes = tuple(DeviceProcess(pid=pid, memory_bytes=None) for pid in each.pids)
             for uuid in each.spec.device_uuids:
                 uses[uuid] = DeviceUse(memory_bytes=share, cpu_fraction=fraction, processes=processes)
         return uses
-
-    def _fraction(self, held: Held, before: Mapping[str, tuple[float, float, float]], now: float) -> float:
-        name = held.spec.instance_id
-        cpus = min(self._cpus, max(0.001, held.spec.cpus_milli / 1000))
-        then, cpu, fraction = before.get(name, (now, 0.0, 0.0))
-        if name not in before and held.started_at is not None:
-            then = now - max(0.0, time.time() - held.started_at)
-        if now - then > _NEVER:
-            fraction = min(1.0, max(0.0, (held.cpu_seconds - cpu) / (now - then) / cpus))
-            then, cpu = now, held.cpu_seconds
-        self._before[name] = (then, cpu, fraction)
-        return fraction
 
     def device_files(self, uuids: tuple[str, ...]) -> tuple[str, ...]:
         return ()

@@ -95,7 +95,7 @@ class DeviceReading(Model):
 
 
 class InstanceReading(Model):
-    """What an instance uses. `cpu` is CPU seconds since it started."""
+    """What an instance uses. `cpu` is how many CPUs it keeps busy."""
 
     id: str
     run: str
