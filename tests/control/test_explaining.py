@@ -86,7 +86,7 @@ def test_why_it_waits(cloud):
     ]
     assert [(each.node, each.fits) for each in why.nodes] == [("local/one", False), ("local/two", False)]
     assert [(each.run_id, each.text) for each in why.ahead] == [
-        (holder, "holds 4 GPUs of local/one, ends in 59m 49s at the latest"),
+        (holder, "holds 4 GPUs of one, ends in 59m 49s at the latest"),
         (first, "waits before it (priority 1)"),
     ]
     assert why.expected_start is not None

@@ -20,6 +20,11 @@ def clean(text: object) -> str:
     return printable(str(text), LONG)
 
 
+def node(name: str) -> str:
+    """A node's id as people say it: its region goes without saying where there is one alone."""
+    return clean(name).removeprefix("local/")
+
+
 def ago(at: datetime | None, *, since: datetime) -> str:
     """`5s`, `3h 20m`: how long before `since`."""
     return format_duration(max(0.0, round((since - at).total_seconds()))) if at else DASH

@@ -131,7 +131,7 @@ def instances(found: tuple[Instance, ...]) -> str:
         code = f"signal {one.signal}" if one.signal else DASH if one.exit_code is None else str(one.exit_code)
         took = phrases.ago(one.started_at, since=one.ended_at or since)
         devices = phrases.devices_of([one]) or DASH
-        rows.append([one.id, clean(one.node), state, devices, took, code, clean(one.message)])
+        rows.append([one.id, phrases.node(one.node), state, devices, took, code, clean(one.message)])
     return render(columns, rows)
 
 

@@ -31,7 +31,7 @@ def text(why: Why) -> str:
     if len(why.nodes) > _MOST:  # else the list below says it all
         parts.append("\n".join(f"  {clean(count.text)}" for count in why.counts))
     if len(why.nodes) > 1:
-        lines = [f"  {clean(node.node)}: {clean(node.text)}" for node in why.nodes[:_MOST]]
+        lines = [f"  {phrases.node(node.node)}: {clean(node.text)}" for node in why.nodes[:_MOST]]
         parts.append("Per node:\n" + "\n".join(lines) + _more(len(why.nodes)))
     if why.ahead:
         lines = [f"  {clean(run.name)} ({run.run}): {clean(run.text)}" for run in why.ahead[:_MOST]]

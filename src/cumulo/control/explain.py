@@ -239,7 +239,9 @@ def _ahead(seen: Picture, why: Reasons, queue: list[Waiting], target: Waiting, n
         else:
             left = f"ends in {format_duration(max(0.0, hold.until - now))} at the latest"
         gpus = f"{len(hold.device_uuids)} GPUs of " if hold.device_uuids else ""
-        found[hold.run_id] = Ahead(run_id=hold.run_id, name=hold.run_name, text=f"holds {gpus}{hold.node_id}, {left}")
+        found[hold.run_id] = Ahead(
+            run_id=hold.run_id, name=hold.run_name, text=f"holds {gpus}{hold.node_id.partition('/')[2]}, {left}"
+        )
     for other in queue:
         if other.order < target.order and other.key[0] != target.key[0] and other.key[0] not in found:
             text = f"waits before it (priority {other.priority})"
