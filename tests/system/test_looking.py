@@ -108,6 +108,16 @@ def test_events_tell_a_run_from_beginning_to_end(work: Cloud):
     assert all(TIME.fullmatch(row["at"]) for row in rows)
 
 
+def test_the_newest_events(work: Cloud):
+    rows = json.loads(work.ok("events", "--json", "-n", "1000"))
+    assert [row["seq"] for row in json.loads(work.ok("events", "--json", "-n", "2"))] == [
+        row["seq"] for row in rows[-2:]
+    ]
+    first = json.loads(work.ok("events", "--json", "-n", "2", "--after", "0"))
+    assert [row["seq"] for row in first] == [row["seq"] for row in rows[:2]]
+    assert [row["kind"] for row in json.loads(work.ok("events", "was", "--json", "-n", "1"))] == ["run.failed"]
+
+
 def test_usage(work: Cloud):
     told = json.loads(work.ok("usage", "--json"))
     assert told["items"]

@@ -13,7 +13,14 @@ from cumulo.client.answers.cloud import Event
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
 @click.option("--after", type=click.IntRange(min=0), metavar="SEQ", help="Only what came after this number.")
 @click.option("--kind", help="Only events of this kind.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=1000, help="At most this many (default 1000).")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="The newest so many; the first with --after.",
+)
 @with_session
 def events_command(
     session: Session, run: str | None, follow: bool, after: int | None, kind: str | None, limit: int
@@ -22,7 +29,8 @@ def events_command(
     if run is not None:
         run = session.client.run(run).id
     if not follow:
-        found = list(session.client.events(run=run, after=after, kind=kind, limit=limit))
+        newest = limit if after is None else None
+        found = list(session.client.events(run=run, after=after, newest=newest, kind=kind, limit=limit))
         if session.as_json:
             session.print_json(found)
         else:

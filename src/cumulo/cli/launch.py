@@ -165,6 +165,9 @@ def _submit(session: Session, drafted: Draft, *, queue: bool) -> Run:
         return session.client.submit(run_file.complete(session.client, drafted, on_progress=sent), queue=queue)
     except CumuloError as error:
         raise drafted.point(error) from None
+    except KeyboardInterrupt:
+        note("\ninterrupted before the server answered: `cumulo status` tells whether the run was accepted")
+        raise
 
 
 def _after(session: Session, run: Run, *, detach: bool, at_once: bool) -> int:

@@ -192,10 +192,16 @@ class Client:
                 yield data
 
     def events(
-        self, *, run: str | None = None, after: int | None = None, kind: str | None = None, limit: int | None = None
+        self,
+        *,
+        run: str | None = None,
+        after: int | None = None,
+        newest: int | None = None,
+        kind: str | None = None,
+        limit: int | None = None,
     ) -> Iterator[answers.cloud.Event]:
-        """Events, oldest first, after the sequence number `after`."""
-        query = {"run": run, "after": after, "kind": kind}
+        """Events, oldest first: all, the `newest` so many, or those after the sequence number `after`."""
+        query = {"run": run, "after": after, "newest": newest, "kind": kind}
         return (decode(answers.cloud.Event, row) for row in self._pages("/v1/events", query, limit=limit))
 
     def follow_events(

@@ -7,7 +7,7 @@ nothing.
 from dataclasses import dataclass, fields
 from typing import Final
 
-from sqlalchemy import Connection, and_, func, insert, select, text
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, text
 
 from cumulo.store.tables import event
 
@@ -67,15 +67,27 @@ def page(
     page.
     """
     # SELECT ... FROM event WHERE seq > :after AND run_id = :run AND kind = :kind ORDER BY seq LIMIT :limit
-    wanted = [event.c.seq > after]
-    if run_id is not None:
-        wanted.append(event.c.run_id == run_id)
-    if kind is not None:
-        wanted.append(event.c.kind == kind if "." in kind else event.c.kind.startswith(f"{kind}.", autoescape=True))
+    wanted = [event.c.seq > after, *_about(run_id, kind)]
     if account is not None:
         wanted.append(event.c.account == account)
     rows = tx.execute(_SELECT.where(and_(*wanted)).order_by(event.c.seq).limit(min(limit, MAX_PAGE)))
     return tuple(Event(seq=seq, **dict(zip(_WRITTEN, written, strict=True))) for seq, *written in rows)
+
+
+def before_newest(tx: Connection, number: int, *, run_id: str | None = None, kind: str | None = None) -> int:
+    """The `seq` after which the newest `number` events of that run and kind come."""
+    # SELECT seq FROM event WHERE run_id = :run AND kind = :kind ORDER BY seq DESC LIMIT 1 OFFSET :number
+    found = select(event.c.seq).where(*_about(run_id, kind)).order_by(event.c.seq.desc()).offset(number).limit(1)
+    return tx.execute(found).scalar_one_or_none() or 0
+
+
+def _about(run_id: str | None, kind: str | None) -> list[ColumnElement[bool]]:
+    wanted: list[ColumnElement[bool]] = []
+    if run_id is not None:
+        wanted.append(event.c.run_id == run_id)
+    if kind is not None:
+        wanted.append(event.c.kind == kind if "." in kind else event.c.kind.startswith(f"{kind}.", autoescape=True))
+    return wanted
 
 
 def last_seq(tx: Connection) -> int:

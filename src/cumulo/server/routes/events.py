@@ -32,6 +32,7 @@ async def list_events(
     after: Seq = None,
     kind: Annotated[str | None, Query(max_length=32, description="run.accepted, or run for all of runs")] = None,
     follow: Annotated[bool, Query(description="send events as they happen; without `after`, from now on")] = False,
+    newest: Annotated[int | None, Query(ge=0, le=100_000, description="begin with the newest so many")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     last_event_id: Annotated[str | None, Header(max_length=4096)] = None,
@@ -42,7 +43,12 @@ async def list_events(
     def look() -> tuple[str | None, int, tuple[events.Event, ...]]:
         run_id = _run_id(services, caller, run)
         with services.db.read() as tx:
-            first = begin if begin is not None else events.last_seq(tx) if follow else 0
+            if begin is not None:
+                first = begin
+            elif newest is not None:
+                first = events.before_newest(tx, newest, run_id=run_id, kind=kind)
+            else:
+                first = events.last_seq(tx) if follow else 0
             page = () if follow else events.page(tx, after=first, limit=limit, run_id=run_id, kind=kind)
         return run_id, first, page
 
