@@ -11,7 +11,7 @@ from cumulo.node.instances import Standing
 from cumulo.node.supervisor import start_ticks
 from cumulo.store import tables
 from cumulo.store.database import Database
-from tests.system.cloud import Cloud, pids
+from tests.system.cloud import Cloud, eventually, pids
 from tests.system.load import Sent, outputs
 
 TERMINAL = {"succeeded", "failed", "cancelled", "lost"}
@@ -37,14 +37,25 @@ def working(cloud: Cloud) -> dict[str, Working]:
 
 
 def untouched(cloud: Cloud, before: dict[str, Working]) -> None:
-    """Whoever worked before works still in the same process, or has an exit record that its supervisor wrote."""
+    """Whoever worked before works still in the same process, or has an exit record that its supervisor wrote.
+
+    Between the end of a process and its record lies a moment in which its supervisor looks for what it left behind.
+    """
     for name, process in before.items():
-        folders = [cloud.home / "node" / kind / name for kind in ("instances", "ended")]
-        records = [record for folder in folders if folder.exists() and (record := instances.read_exit(folder))]
-        if records:
-            assert records[0].reason in ("finished", "stopped"), (name, records[0])
-        else:
-            assert start_ticks(process.pid) == process.began, f"{name}: its process {process} is gone without a record"
+        if start_ticks(process.pid) == process.began:
+            continue
+        told = f"{name}: its process {process} is gone without a record"
+        record = eventually(lambda name=name: record_of(cloud, name), or_else=lambda told=told: told)  # type: ignore[misc]
+        assert record.reason in ("finished", "stopped"), (name, record)
+
+
+def record_of(cloud: Cloud, name: str) -> instances.ExitRecord | None:
+    """How an instance ended, released or not; None if it has not."""
+    for kind in ("instances", "ended"):
+        folder = cloud.home / "node" / kind / name
+        if folder.exists() and (record := instances.read_exit(folder)):
+            return record
+    return None
 
 
 class Store:
@@ -189,7 +200,7 @@ def _as_observed(cloud: Cloud, life: Life, row: Row, one: Sent) -> None:
 def _metered(cloud: Cloud, row: Row, segment: Row | None) -> None:
     """Usage is what the supervisor saw, to the last digit."""
     assert row["state"] == "ended", row
-    record = instances.read_exit(cloud.home / "node" / "ended" / row["id"])
+    record = record_of(cloud, row["id"])
     if row["started_at"] is None:
         assert segment is None, row
         assert record is None or record.started_at is None, row
