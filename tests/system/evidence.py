@@ -44,9 +44,14 @@ def untouched(cloud: Cloud, before: dict[str, Working]) -> None:
     for name, process in before.items():
         if start_ticks(process.pid) == process.began:
             continue
-        told = f"{name}: its process {process} is gone without a record"
-        record = eventually(lambda name=name: record_of(cloud, name), or_else=lambda told=told: told)  # type: ignore[misc]
+        record = _await_record(cloud, name)
+        assert record is not None, f"{name}: its process {process} is gone without a record"
         assert record.reason in ("finished", "stopped"), (name, record)
+
+
+def _await_record(cloud: Cloud, name: str) -> instances.ExitRecord | None:
+    found: instances.ExitRecord | None = eventually(lambda: record_of(cloud, name), or_else=lambda: "")
+    return found
 
 
 def record_of(cloud: Cloud, name: str) -> instances.ExitRecord | None:
