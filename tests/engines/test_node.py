@@ -1,5 +1,6 @@
 """The engine's node: devices and their use, what is foreign, what is kept, and what is to be said about it."""
 
+import math
 import os
 import subprocess
 import time
@@ -205,6 +206,27 @@ def test_a_sweep_takes_nothing_of_what_lives(direct):
     assert not any(sweep(direct).values())
     direct.engine.stop(name, 0.0, 1)
     direct.end(name)
+
+
+def test_a_sweep_keeps_for_good_what_has_infinite_time(direct):
+    ended(direct, "old")
+    age(direct, "old")
+    environment = direct.root / "environments/0/abc"
+    environment.mkdir(parents=True)
+    os.utime(environment, (1, 1))
+    assert not any(sweep(direct, keep_s=math.inf, environments_s=math.inf).values())
+    gone = sweep(direct)
+    assert (gone["outputs and checkpoints"], gone["environments"]) == (1, 1)
+
+
+def test_what_a_run_may_just_have_made_stays_however_short_the_setting(direct):
+    (direct.root / "runs/just-begun").mkdir()
+    environment = direct.root / "environments/0/abc"
+    environment.mkdir(parents=True)
+    past = time.time() - 600
+    for folder in (direct.root / "runs/just-begun", environment):
+        os.utime(folder, (past, past))
+    assert not any(sweep(direct, keep_s=1.0, environments_s=1.0).values())
 
 
 def test_sizes_are_told_by_kind(direct):

@@ -13,7 +13,7 @@ from cumulo.store.blobs import Blobs
 from cumulo.store.events import NewEvent
 from cumulo.store.logs import LogRef, Logs
 from cumulo.store.retention import Retention
-from cumulo.store.tables import idempotency, run
+from cumulo.store.tables import idempotency, meta, run
 from tests.databases import NOW
 
 DAY = 86400.0
@@ -158,7 +158,22 @@ def test_a_digest_in_a_spec_that_is_no_manifest_is_kept_as_it_is(db, blobs, logs
 def test_a_fresh_upload_is_spared_whatever_the_setting(db, blobs, logs):
     data = b"just uploaded"
     blobs.put(hashlib.sha256(data).hexdigest(), data)
-    assert sweep(db, blobs, logs, keep=Retention(blobs=0))["blobs"] == (0, 0)
+    assert sweep(db, blobs, logs, keep=Retention(blobs=1e-6))["blobs"] == (0, 0)
+
+
+def test_what_is_kept_for_good_stays_however_old(db, blobs, logs):
+    for_good = Retention(events=None, logs=None, blobs=None, idempotency=None)
+    write_events(db, 30000, 1)
+    add_run(db, "old", ended_days_ago=20000)
+    add_log(logs, "old")
+    add_blob(blobs, b"of no run")
+    with db.write() as tx:
+        row = {"account": "a", "key": "k", "project": "p", "fingerprint": "f", "run_id": "r", "created_at": 0.0}
+        tx.execute(insert(idempotency).values(**row))
+    nothing = {"events": (0, None), "idempotency keys": (0, None), "logs": (0, 0), "blobs": (0, 0)}
+    assert sweep(db, blobs, logs, keep=for_good, dry_run=True) == nothing
+    assert sweep(db, blobs, logs, keep=for_good) == nothing
+    assert all(count == 1 for count, _ in sweep(db, blobs, logs).values())  # and else it had gone
 
 
 def test_settings_are_kept(db):
@@ -169,7 +184,17 @@ def test_settings_are_kept(db):
         assert retention.load_retention(tx) == KEEP
 
 
-@pytest.mark.parametrize("days", [-1, 40000, float("nan")])
+def test_only_what_changes_is_written_and_what_it_was_is_told(db):
+    with db.write() as tx:
+        assert retention.save_retention(tx, Retention()) == {}
+        assert retention.save_retention(tx, Retention(logs=14, outputs=None)) == {"logs": 30, "outputs": 30}
+        assert retention.load_retention(tx) == Retention(logs=14, outputs=None)
+        assert retention.save_retention(tx, Retention(logs=14, outputs=60)) == {"outputs": None}
+        written = tx.execute(select(meta.c.key).where(meta.c.key.startswith("keep_"))).scalars().all()
+    assert sorted(written) == ["keep_logs_days", "keep_outputs_days"]
+
+
+@pytest.mark.parametrize("days", [0, -1, 40000, float("nan")])
 def test_a_setting_that_can_not_be(days):
     with pytest.raises(ValueError, match="logs can't be kept for"):
         Retention(logs=days)

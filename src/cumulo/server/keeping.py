@@ -1,4 +1,4 @@
-"""What lies on the disk, in the store and on the node, and the sweep of what its setting no longer keeps.
+"""What lies on the disk, in the store and on the node, how long it is kept, and the sweep of what no longer is.
 
 A server sweeps once a day by itself; `cumulo sweep` asks for it now.
 """
@@ -6,13 +6,16 @@ A server sweeps once a day by itself; `cumulo sweep` asks for it now.
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.storage import Stored
 from cumulo.server.services import Services
-from cumulo.store import picture, retention
+from cumulo.store import events, picture, retention
+from cumulo.store.events import NewEvent
+from cumulo.store.people import Caller
 from cumulo.store.retention import Held, Swept
 
 logger = logging.getLogger(__name__)
@@ -22,7 +25,10 @@ _FIRST_S: Final = 600.0  # a server that has just started has better things to d
 
 
 class NodeKeeping(Protocol):
-    """An engine that keeps things of its own: outputs, environments, folders of what ended. See `LocalEngine`."""
+    """An engine that keeps things of its own: outputs, environments, folders of what ended. See `LocalEngine`.
+
+    Seconds are infinite for what is kept for good.
+    """
 
     def storage(self) -> Sequence[Stored]: ...
 
@@ -42,6 +48,31 @@ def held(services: Services) -> list[Held]:
     return rows
 
 
+def keep(services: Services, caller: Caller, days: Mapping[str, float | None]) -> None:
+    """Keeps what `days` names (a field of `Retention`) for so many days from now on, None for good.
+
+    Nothing is removed before the next sweep.
+    """
+    with services.db.write() as tx:
+        settings = replace(retention.load_retention(tx), **days)
+        before = retention.save_retention(tx, settings)
+        if before:
+            parts = [f"{name} {_told(getattr(settings, name))} (before: {_told(was)})" for name, was in before.items()]
+            message = f"{caller.account} set how long things are kept: {', '.join(parts)}"
+            fact = NewEvent(
+                at=time.time(),
+                kind="storage.kept",
+                message=message,
+                project=caller.project,
+                account=caller.account,
+            )
+            events.append(tx, fact)
+
+
+def _told(days: float | None) -> str:
+    return "forever" if days is None else f"{days:g} {'day' if days == 1 else 'days'}"
+
+
 def sweep(services: Services, *, dry_run: bool) -> list[Swept]:
     """Removes what is older than its setting says; with `dry_run` only counts it."""
     with services.db.read() as tx:
@@ -56,8 +87,8 @@ def sweep(services: Services, *, dry_run: bool) -> list[Swept]:
         dry_run=dry_run,
     )
     of_node = services.keeping.sweep(
-        keep_s=settings.outputs * _DAY_S,
-        environments_s=settings.environments * _DAY_S,
+        keep_s=retention.seconds(settings.outputs),
+        environments_s=retention.seconds(settings.environments),
         active_runs=active,
         dry_run=dry_run,
     )

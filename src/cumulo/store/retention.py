@@ -3,6 +3,7 @@
 Runs and what they cost are kept for good: they are small. What a run that has not ended needs is never swept.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
@@ -28,20 +29,20 @@ _DIGEST: Final = re.compile(r'"([0-9a-f]{64})"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Days that things are kept: events from when they happened, what belongs to a run from its end."""
+    """Days that things are kept: events from when they happened, what belongs to a run from its end. None: for good."""
 
-    events: float = 90.0
-    logs: float = 30.0
-    blobs: float = 14.0
-    idempotency: float = 7.0
-    environments: float = 30.0  # swept by the node that has them
-    outputs: float = 30.0  # likewise
+    events: float | None = 90.0
+    logs: float | None = 30.0
+    blobs: float | None = 14.0
+    idempotency: float | None = 7.0
+    environments: float | None = 30.0  # swept by the node that has them
+    outputs: float | None = 30.0  # likewise
 
     def __post_init__(self) -> None:
         for field in fields(self):
             days = getattr(self, field.name)
-            if not 0 <= days <= 36500:
-                raise ValueError(f"{field.name} can't be kept for {days} days: say 0 to 36500")
+            if days is not None and not 0 < days <= 36500:
+                raise ValueError(f"{field.name} can't be kept for {days} days: say more than 0 and at most 36500")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,25 @@ class Held:
 
 def load_retention(tx: Connection) -> Retention:
     """The settings, where not set the defaults."""
-    names = asdict(Retention())
-    return Retention(**{name: float(get_meta(tx, f"keep_{name}_days", str(days))) for name, days in names.items()})
+    texts = {name: get_meta(tx, f"keep_{name}_days", str(days)) for name, days in asdict(Retention()).items()}
+    return Retention(**{name: None if text == "None" else float(text) for name, text in texts.items()})
 
 
-def save_retention(tx: Connection, retention: Retention) -> None:
-    for name, days in asdict(retention).items():
+def save_retention(tx: Connection, retention: Retention) -> dict[str, float | None]:
+    """Writes the settings that change, and returns those as they were before.
+
+    The others are left unwritten, so that they follow the defaults of later versions until somebody sets them.
+    """
+    before = asdict(load_retention(tx))
+    changed = {name: days for name, days in asdict(retention).items() if days != before[name]}
+    for name, days in changed.items():
         set_meta(tx, f"keep_{name}_days", str(days))
+    return {name: before[name] for name in changed}
+
+
+def seconds(days: float | None) -> float:
+    """How long that is; infinite for what is kept for good."""
+    return math.inf if days is None else days * _DAY_S
 
 
 def sweep(
@@ -80,9 +93,9 @@ def sweep(
 ) -> tuple[Swept, ...]:
     """Removes what is older than `retention` says, or with `dry_run` only counts it."""
     return (
-        _sweep_events(db, now - retention.events * _DAY_S, dry_run),
-        _sweep_idempotency(db, now - retention.idempotency * _DAY_S, dry_run),
-        _sweep_logs(db, logs, now - retention.logs * _DAY_S, dry_run),
+        _sweep_events(db, now - seconds(retention.events), dry_run),
+        _sweep_idempotency(db, now - seconds(retention.idempotency), dry_run),
+        _sweep_logs(db, logs, now - seconds(retention.logs), dry_run),
         _sweep_blobs(db, blobs, retention=retention, now=now, dry_run=dry_run),
     )
 
@@ -177,9 +190,11 @@ def _sweep_logs(db: Database, logs: Logs, cutoff: float, dry_run: bool) -> Swept
 
 
 def _sweep_blobs(db: Database, blobs: Blobs, *, retention: Retention, now: float, dry_run: bool) -> Swept:
+    if retention.blobs is None:
+        return Swept("blobs", 0, 0)  # what is needed by whom, which takes long to find out, doesn't matter
     # The time to look back to is taken before the runs are read: what a later run uploads or asks for is newer.
-    older_than = now - max(MIN_AGE_S, retention.blobs * _DAY_S)
-    referenced = referenced_blobs(db, blobs, ended_after=now - retention.blobs * _DAY_S)
+    older_than = now - max(MIN_AGE_S, seconds(retention.blobs))
+    referenced = referenced_blobs(db, blobs, ended_after=now - seconds(retention.blobs))
     gone = blobs.sweep(referenced, older_than=older_than, dry_run=dry_run)
     return Swept("blobs", gone.files, gone.bytes)
 

@@ -43,7 +43,10 @@ def _children(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """One sweep. Seconds are since the end of an instance, or since the last use of an environment."""
+    """One sweep. Seconds are since the end of an instance, or since the last use of an environment.
+
+    Infinite: it is kept for good.
+    """
 
     layout: Layout
     cgroups: Cgroups
@@ -55,6 +58,8 @@ class Sweep:
     def run(self) -> tuple[Stored, ...]:
         """What went, or with `dry_run` what would go, by kind."""
         layout, now = self.layout, time.time()
+        # A run that began after `active_runs` was read has files, however soon they are to go.
+        keep_s, unused_s = max(_YOUNG_S, self.keep_s), max(_YOUNG_S, self.environments_s)
         ended = [folder for folder in _children(layout.ended) if self._is_over(folder, now)]
         gone_ids = {folder.name for folder in ended}
         known = {folder.name for folder in (*_children(layout.instances), *_children(layout.ended))} - gone_ids
@@ -62,8 +67,8 @@ class Sweep:
             area for area in _children(layout.areas) if area.name not in known and self._may_go(area, gone_ids, now)
         ]
         runs_left = {_run_of(folder) for name in known if (folder := self._folder(name))} | self.active_runs
-        runs = [run for run in _children(layout.runs) if run.name not in runs_left and _age(run, now) > self.keep_s]
-        environments = Environments(layout.environments).unused(unused_s=self.environments_s, keep=self._in_use())
+        runs = [run for run in _children(layout.runs) if run.name not in runs_left and _age(run, now) > keep_s]
+        environments = Environments(layout.environments).unused(unused_s=unused_s, keep=self._in_use())
         if not self.dry_run:
             self.cgroups.sweep({folder.name for folder in _children(layout.instances)})
         return (
