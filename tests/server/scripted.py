@@ -86,6 +86,7 @@ class ScriptedEngine:
         self.cloud_id = cloud_id
         self.specs: dict[str, InstanceSpec] = {}
         self.streams = []
+        self.swept = []  # how long outputs and environments were to be kept, in seconds, for each sweep
         self._told: dict[str, ObservedInstance] = {}
         self._logs = defaultdict(bytes)
         self._listeners = []
@@ -188,4 +189,5 @@ class ScriptedEngine:
         return (Stored(what="environments", count=1, bytes=5, path="/nowhere"),)
 
     def sweep(self, *, keep_s, environments_s, active_runs, dry_run=False):
+        self.swept.append((keep_s, environments_s))
         return (Stored(what="environments", count=1, bytes=5, path="/nowhere"),)

@@ -287,6 +287,14 @@ class Client:
     def storage(self) -> tuple[answers.service.StorageRow, ...]:
         return tuple(decode(answers.service.StorageRow, row) for row in self._get("/v1/storage")["items"])
 
+    def keep(self, days: Mapping[str, float | None]) -> tuple[answers.service.StorageRow, ...]:
+        """Sets for how many days things are kept (None: for good), and gives what there is. Admins only.
+
+        Names are logs, outputs, environments, blobs, events and idempotency; those that `days` lacks stay as they are.
+        """
+        kept = self.transport.json("PATCH", "/v1/storage", body={"kept_days": dict(days)})
+        return tuple(decode(answers.service.StorageRow, row) for row in kept["items"])
+
     def sweep(self, *, dry_run: bool = False) -> tuple[answers.service.StorageRow, ...]:
         """Removes what retention no longer keeps; with `dry_run` only says what would go."""
         swept = self.transport.json("POST", "/v1/storage/sweep", body={"dry_run": dry_run})

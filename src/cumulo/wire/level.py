@@ -40,22 +40,12 @@ class Level(BaseModel):
                     raise _about(key, "not_supported_yet", cls.refused[key])
                 continue
             if name not in cls.model_fields:
-                raise _about(key, "unknown_key", cls._unknown(key))
+                raise unknown_key(key, known=tuple(cls.model_fields), also=(*cls.aliases, *cls.refused))
             if name in tidied:
                 raise _about(key, "given_twice", f"is the same as {name!r}, which is given as well; give one")
             tidied[name] = value
         # A key without a value is a key left out, as in every YAML file with `setup:` and nothing behind it.
         return {name: value for name, value in tidied.items() if value is not None}
-
-    @classmethod
-    def _unknown(cls, key: object) -> str:
-        known = [*cls.model_fields, *cls.aliases, *cls.refused]
-        near = difflib.get_close_matches(str(key).lower(), known, n=1, cutoff=0.7)
-        return (
-            f"is not known; did you mean {near[0]!r}?"
-            if near
-            else f"is not known here; known: {', '.join(cls.model_fields)}"
-        )
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -65,6 +55,13 @@ class Level(BaseModel):
         for alias, name in cls.aliases.items():
             properties[alias] = {**properties[name], "description": f"the same as {name}"}
         return schema
+
+
+def unknown_key(key: object, *, known: Sequence[str], also: Sequence[str] = ()) -> PydanticCustomError:
+    """Refuses a key, with the nearest of `known` and `also`, or else all that are `known`. For validators to raise."""
+    near = difflib.get_close_matches(str(key).lower(), [*known, *also], n=1, cutoff=0.7)
+    text = f"is not known; did you mean {near[0]!r}?" if near else f"is not known here; known: {', '.join(known)}"
+    return _about(key, "unknown_key", text)
 
 
 def _about(key: object, kind: str, text: str) -> PydanticCustomError:

@@ -35,6 +35,7 @@ GET    /v1/tokens                    your tokens
 POST   /v1/tokens                    a new one, shown once
 DELETE /v1/tokens/ID                 revoke one
 GET    /v1/storage                   what lies on the disk
+PATCH  /v1/storage                   set how long it is kept
 POST   /v1/storage/sweep             remove what retention no longer keeps
 GET    /v1/doctor                    what is and what is not in order
 """

@@ -1,11 +1,12 @@
 """The rest of the cloud: nodes and devices, events, use, blobs, tokens, storage, checks."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from cumulo.wire.api.model import Body, Decimal, Model
+from cumulo.wire.level import unknown_key
 
 
 class Health(Model):
@@ -191,6 +192,40 @@ class StorageRow(Model):
 
 class StorageRows(Model):
     items: list[StorageRow]
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    # A key left out changes nothing, and null does: a client must not send what it was not given.
+    schema.pop("default", None)
+
+
+Days = Annotated[Annotated[float, Field(gt=0, le=36500)] | None, Field(json_schema_extra=_without_default)]
+
+
+class KeptDays(Body):
+    """Days that things are kept; null: for good."""
+
+    events: Days = Field(None, description="from when they happened")
+    logs: Days = Field(None, description="from the end of their run")
+    blobs: Days = Field(None, description="from the end of the last run that needs them, or their upload")
+    idempotency: Days = Field(None, description="keys of submits, from their use")
+    environments: Days = Field(None, description="from their last use")
+    outputs: Days = Field(None, description="and checkpoints, workdirs and records, from the end of their run")
+
+    @model_validator(mode="before")
+    @classmethod
+    def known(cls, data: Any) -> Any:
+        """Refuses a name that is not known, and tells which may have been meant."""
+        for name in data if isinstance(data, dict) else ():
+            if name not in cls.model_fields:
+                raise unknown_key(name, known=tuple(cls.model_fields))
+        return data
+
+
+class StorageChange(Body):
+    """What is not named stays as it is."""
+
+    kept_days: KeptDays
 
 
 class Sweep(Body):
