@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cumulo.wire.api import KeptDays
 from tests.cli.cumulo import Cumulo
 from tests.client.stub import Reply, Stub, event, log, problem
 
@@ -373,6 +374,30 @@ def test_queue_nodes_offers_top_usage_df_events_and_doctor_print_tables(cumulo: 
     assert (done.returncode, b"make room" in done.stdout) == (1, True)
     for words in ("queue", "nodes", "offers", "top", "usage", "df", "events"):
         json.loads(cumulo.ok(words, "--json"))
+
+
+def test_df_keep_sets_how_long_things_are_kept_and_shows_it(cumulo: Cumulo, stub: Stub):
+    rows = [{"what": "logs", "bytes": 1, "count": 1, "kept_days": 1}, {"what": "outputs", "bytes": 1, "count": 1}]
+    stub.on("PATCH", "/v1/storage", Reply({"items": rows}))
+    text = cumulo.ok("df", "--keep", "logs=1d12h", "--keep", "outputs=forever")
+    assert stub.requests[-1].json == {"kept_days": {"logs": 1.5, "outputs": None}}
+    assert re.search(r"^logs .* 1 day\b", text, re.MULTILINE)
+    assert re.search(r"^outputs .* forever\b", text, re.MULTILINE)
+    assert json.loads(cumulo.ok("df", "--json", "--keep", "logs=1d"))[0]["kept_days"] == 1
+    assert [one.method for one in stub.requests] == ["PATCH", "PATCH"]
+
+
+@pytest.mark.parametrize("given", ["logs", "logs=", "=14d", "logs=14", "logs=1.5", "logs=0d", "logs=-1d", "logs=soon"])
+def test_df_keep_refuses_what_is_no_time_before_anything_is_sent(cumulo: Cumulo, stub: Stub, given: str):
+    done = cumulo("df", "--keep", given)
+    assert (done.returncode, stub.requests) == (2, [])
+    assert b"--keep" in done.stderr
+
+
+def test_df_says_what_can_be_kept(cumulo: Cumulo):
+    told = re.search(r"Keep WHAT \(([^)]*)\)", " ".join(cumulo.ok("df", "--help").split()))
+    assert told
+    assert set(told[1].split(", ")) == set(KeptDays.model_fields)
 
 
 def test_login_checks_the_token_and_keeps_it(stub: Stub, tmp_path: Path):

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -235,6 +236,17 @@ def test_a_token_opens_the_tcp_side(cumulo: Cumulo, tmp_path: Path):
     assert token not in laptop.ok("token", "list", "--json")
     laptop.ok("token", "revoke", mine["id"])
     assert laptop("status").returncode == 3
+
+
+def test_an_admin_sets_how_long_things_are_kept(cumulo: Cumulo):
+    assert re.search(r"^outputs and checkpoints .* 30 days", cumulo.ok("df"), re.MULTILINE)
+    text = cumulo.ok("df", "--keep", "outputs=forever", "--keep", "environments=36h")
+    assert re.search(r"^outputs and checkpoints .* forever", text, re.MULTILINE)
+    assert re.search(r"^environments .* 1.5 days", text, re.MULTILINE)
+    assert "outputs forever (before: 30 days)" in cumulo.ok("events", "--kind", "storage.kept")
+    done = cumulo("df", "--keep", "output=1d")
+    assert (done.returncode, b"did you mean 'outputs'?" in done.stderr) == (2, True)
+    cumulo.ok("sweep")
 
 
 def test_the_sdk_reads_every_list(cumulo: Cumulo):

@@ -1,5 +1,7 @@
 """`df` and `sweep`: what the server keeps on disk, for how long, and removing what it need not."""
 
+from typing import Final
+
 import click
 
 from cumulo.cli import phrases
@@ -7,13 +9,41 @@ from cumulo.cli.phrases import DASH, clean
 from cumulo.cli.session import Session, with_session
 from cumulo.cli.tables import Column, render
 from cumulo.client.answers.service import StorageRow
+from cumulo.domain.quantities import parse_duration
+
+_DAY_S: Final = 86400.0
+_FOREVER: Final = "forever"
+
+
+class Kept(click.ParamType[tuple[str, float | None]]):
+    """`logs=14d`, `outputs=forever`: a name and days. A number needs its unit, since files go by it."""
+
+    name = "kept"
+
+    def convert(
+        self, value: str | tuple[str, float | None], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float | None]:
+        if isinstance(value, tuple):
+            return value
+        name, _, time = value.partition("=")
+        if not name or not time or time.strip().replace(".", "").isdigit():
+            self.fail(f"{value!r} must read like logs=14d or outputs={_FOREVER}", param, ctx)
+        try:
+            return name, None if time == _FOREVER else parse_duration(time) / _DAY_S
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command("df")
+@click.option(
+    "--keep", "kept", type=Kept(), multiple=True, metavar="WHAT=TIME",
+    help="Keep WHAT (logs, outputs, environments, blobs, events, idempotency) for so long: logs=14d, outputs=forever. "
+    "Repeatable; admins only.",
+)  # fmt: skip
 @with_session
-def df_command(session: Session) -> None:
-    """Show what is stored, how much of it, and how long it is kept."""
-    found = session.client.storage()
+def df_command(session: Session, kept: tuple[tuple[str, float | None], ...]) -> None:
+    """Show what is stored, how much of it, and how long it is kept; or with --keep set that first."""
+    found = session.client.keep(dict(kept)) if kept else session.client.storage()
     if session.as_json:
         session.print_json(found)
     else:
@@ -45,8 +75,12 @@ def table(found: tuple[StorageRow, ...]) -> str:
     rows = [
         [
             clean(row.what), phrases.size(row.bytes), DASH if row.count is None else f"{row.count:,}",
-            DASH if row.kept_days is None else f"{row.kept_days:g} days", clean(row.path),
+            _kept(row.kept_days), clean(row.path),
         ]
         for row in found
     ]  # fmt: skip
     return render(columns, rows)
+
+
+def _kept(days: float | None) -> str:
+    return _FOREVER if days is None else f"{days:g} {'day' if days == 1 else 'days'}"
