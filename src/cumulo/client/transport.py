@@ -92,7 +92,11 @@ class Transport:
 
         def once() -> Any:
             connection, response = self._exchange(method, target(path, query), payload, headers or {}, reuse=True)
-            data = response.read()
+            try:
+                data = response.read()
+            except BaseException:
+                connection.close()
+                raise
             self._keep(connection, response)
             return _answer(response, data, self.endpoint)
 
@@ -138,7 +142,7 @@ class Transport:
                     raise
                 failure: Exception = error
             except BROKEN as error:
-                self._idle.clear()
+                self.close()  # what lies idle is broken as well
                 if not repeat and not isinstance(error, ConnectionRefusedError | FileNotFoundError):
                     raise unreachable(self.endpoint, error) from None
                 failure = error
