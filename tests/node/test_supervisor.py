@@ -93,7 +93,8 @@ def test_nothing_of_ours_is_inherited(bench):
     lines = bench.log(folder).decode().splitlines()
     assert lines[0].startswith("0 1 2 3 SigBlk")  # 3 is ls's own
     assert lines[0].split()[-1] == "0" * 16
-    assert lines[1].split()[-1] == "0" * 16
+    # Signals 32 and 33 are the C library's own and can't be set by anybody: what started us may have left them ignored.
+    assert int(lines[1].split()[-1], 16) & ~(3 << 31) == 0
 
 
 def test_daemonised_descendants_die_with_the_command(bench, runtime):

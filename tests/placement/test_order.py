@@ -43,9 +43,7 @@ def test_units_and_attempts_are_in_order():
 
 def test_one_refusal_speaks_for_all_equal_asks(monkeypatch):
     tried: list[Ask] = []
-    monkeypatch.setattr(
-        "cumulo.placement.order.choose", noting(tried)
-    )
+    monkeypatch.setattr("cumulo.placement.order.choose", noting(tried))
     place(world(FOUR), [waiting(f"w{n}", ask("T4:8")) for n in range(500)])
     assert len(tried) == 1
 

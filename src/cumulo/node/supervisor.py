@@ -718,7 +718,10 @@ class Supervisor:
         if self.stage:
             own = self.stage.own_processes()
             below = descendants(os.getpid())
-            for pid in (self.cgroup.members() | below.keys()) - own - self._asked:
+            # Parents first: a shell must hear of it before its child dies of it, or it takes that for a failed command.
+            for pid in dict.fromkeys([*below, *self.cgroup.members()]):
+                if pid in own or pid in self._asked:
+                    continue
                 if not orphans_only or below.get(pid) in {os.getpid(), *own}:
                     self._asked.add(pid)
                     send(pid, signal.SIGTERM)
