@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Row
 
-from cumulo.control.streams import ByteStream, StreamRequest
 from cumulo.domain.errors import CumuloError
+from cumulo.domain.streams import ByteStream, StreamRequest
 from cumulo.server.services import Services
 
 MOST: Final = 256

@@ -17,9 +17,9 @@ from sqlalchemy import Row
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from cumulo.control.streams import ByteStream, ExecRequest, PortRequest, StreamRequest
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import InstanceState
+from cumulo.domain.streams import ByteStream, ExecRequest, PortRequest, StreamRequest
 from cumulo.server import access, problems
 from cumulo.server.auth import authenticate
 from cumulo.server.bytestreams import blocking, open_stream, place

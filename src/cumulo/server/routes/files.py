@@ -8,7 +8,7 @@ from sqlalchemy import Row
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from cumulo.control.streams import FilesRequest
+from cumulo.domain.streams import FilesRequest
 from cumulo.server import access
 from cumulo.server.auth import Auth
 from cumulo.server.bytestreams import blocking, chunks, open_stream, place
