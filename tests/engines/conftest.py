@@ -18,7 +18,7 @@ from cumulo.engines.local import LocalEngine
 from cumulo.engines.pipe import PipeEngine
 from cumulo.node.runtimes import SandboxRuntime
 
-CLOUD = "testcloud"
+CLOUD = f"test{os.getpid()}"  # two suites at once must not meet in the cgroups
 ROOT = os.geteuid() == 0
 SOMEBODY, SOMEBODY_ELSE = 4242, 4243
 WAIT = "while [ ! -e gate ]; do sleep 0.02; done"

@@ -8,6 +8,7 @@ import pytest
 from cumulo.domain.lifecycle import EndReason, InstanceState
 from tests.engines.conftest import ROOT, SOMEBODY, Bench
 
+BUILDING = "cumulo: building this run's environment; the next launch finds it ready\n"
 SETUP = """
 echo setting up
 echo 'word = 7' > $(echo $VIRTUAL_ENV/lib/python3*/site-packages)/greeting.py
@@ -41,7 +42,7 @@ def test_an_environment_is_built_once_and_used_by_the_next_run(sandboxed):
     environments = bench.root / "environments" / str(SOMEBODY if ROOT else os.getuid())
     (folder,) = environments.iterdir()
     expected = f"7\nmade\n{folder}/venv/bin/python\n"
-    assert (seen.reason, bench.log(name)) == (EndReason.SUCCEEDED, "setting up\n" + expected)
+    assert (seen.reason, bench.log(name)) == (EndReason.SUCCEEDED, BUILDING + "setting up\n" + expected)
     seen, log = bench.run("second", command, setup=SETUP)
     assert (seen.reason, log) == (EndReason.SUCCEEDED, expected)
     _, log = bench.run("third", f"touch {folder}/x && echo written; rm {folder}/ready && echo removed", setup=SETUP)
@@ -53,7 +54,7 @@ def test_an_environment_is_built_once_and_used_by_the_next_run(sandboxed):
 def test_a_setup_that_fails_is_told_as_that(sandboxed):
     seen, log = sandboxed.run("bad", "echo never", setup="echo trying; exit 3", timeout=90)
     assert (seen.reason, seen.exit_code, seen.started_at) == (EndReason.SETUP_FAILED, 3, None)
-    assert log == "trying\n"
+    assert log == BUILDING + "trying\n"
 
 
 def test_package_settings_reach_the_setup_alone(sandboxed):

@@ -311,3 +311,18 @@ def test_the_command_line_tells_in_a_line(cloud: Cloud):
         assert "Traceback" not in done.stderr
         assert "\x1b" not in done.stderr
         assert done.stderr.startswith("error: ")
+
+
+def test_what_was_emulated_stays_so_until_it_is_ended(new_cloud):
+    """A launch that starts the server by itself finds the devices that the last one had."""
+    cloud = new_cloud(emulate="T4:2")
+    cloud.start()
+    cloud.stop()
+    cloud.emulate = None
+    cloud.start()
+    offers = cloud.cli("offers", "--json").json
+    assert [(row["gpu"], row["total"]) for row in offers] == [("T4", 2)]
+    cloud.stop()
+    cloud.emulate = "off"
+    cloud.start()
+    assert "T4" not in cloud.ok("offers")

@@ -26,7 +26,7 @@ def summary(run: Run) -> str:
     """`train succeeded after 2m 05s on 2x A100-80GB (emulated); cost $0.00`."""
     ran = phrases.seconds_between(run.started_at, run.ended_at)
     text = f"{phrases.clean(run.name)} {phrases.end_of(run)}"
-    if ran is not None:
+    if ran is not None and " after " not in text:
         text += f" after {format_duration(ran)}"
     newest = max((instance.attempt for instance in run.instances), default=0)
     devices = phrases.devices_of(one for one in run.instances if one.attempt == newest and run.units == 1)

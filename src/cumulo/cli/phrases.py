@@ -137,6 +137,8 @@ def devices_of(instances: Iterable[Instance]) -> str:
 
 def end_of(run: Run) -> str:
     """How a run ended, in a few words: `failed: exit code 3`."""
+    if run.message.startswith("cancelled"):
+        return clean(run.message)
     if run.message and run.status != "succeeded":
         return f"{run.status}: {clean(run.message)}"
     if run.status == "failed" and run.exit_code is not None:

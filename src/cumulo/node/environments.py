@@ -200,6 +200,7 @@ if [ -e "$env/ready" ]; then
   if [ -e "$env/workdir.tar" ]; then tar -xf "$env/workdir.tar" 9>&-; fi
   exit 0
 fi
+echo "cumulo: building this run's environment; the next launch finds it ready"
 find "$env" -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {{}} +
 {make_venv}
 export VIRTUAL_ENV="$env/venv" PATH="$env/venv/bin:$PATH"

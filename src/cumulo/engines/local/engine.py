@@ -177,6 +177,7 @@ class LocalEngine:
         self._starter.close()
         self._spawner.close()
         self._hardware.close()
+        self._cgroups.leave()  # only where nothing runs
 
     # What is to be said about this machine
 

@@ -1,7 +1,8 @@
 """The stages of an instance: `preparing` where an environment must be built, and `running`.
 
-A stage runs a bash script from the instance's own folder, since a command may be long, with `-e`: the first command
-that fails ends it.
+A stage runs bash with `-e`: the first command that fails ends it. The run's own command is given to `bash -c`, which
+becomes a single command itself, so that signals and the way it ends are the command's own and no shell's. What is too
+long for an argument is a script in the instance's folder.
 """
 
 import os
@@ -19,6 +20,7 @@ from cumulo.node.environments import Environment, Environments, Recipe, build_sc
 from cumulo.node.runtimes import Runtime, Stage, StageName, StageRequest
 
 _IDLE: Final = "exec sleep infinity"  # a dev run without a command is there to work in
+_LONGEST_ARGUMENT: Final = 64 << 10  # bytes; the kernel takes twice as much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +63,18 @@ class StageMaker:
         env = variables.defaults(user=setting.account.name, home=setting.home, python_links=self.layout.bin)
         env |= spec.env
         env |= variables.ours(spec, checkpoint=setting.checkpoint, outputs=setting.outputs, progress=setting.progress)
-        script = _write(setting.area / "script", spec.command or (_IDLE if spec.dev else ""), setting.account)
+        argv = self._command(setting, spec.command or (_IDLE if spec.dev else ""))
         if not (spec.setup.strip() or spec.requirements):
-            return (self._stage("running", setting, env, script),)
+            return (self._stage("running", setting, env, argv),)
         environment = self._environment(setting)
         within = variables.with_environment(env, environment.venv)
-        running = self._stage("running", setting, within, script, read_only=(environment.folder,))
+        running = self._stage("running", setting, within, argv, read_only=(environment.folder,))
         return (self._preparing(setting, env, environment), running) if environment.needs_stage else (running,)
+
+    def _command(self, setting: Setting, text: str) -> tuple[str, ...]:
+        if len(text.encode()) <= _LONGEST_ARGUMENT:
+            return "/bin/bash", "-e", "-c", text
+        return "/bin/bash", "-e", str(_write(setting.area / "script", text, setting.account))
 
     def _environment(self, setting: Setting) -> Environment:
         recipe = Recipe(
@@ -100,7 +107,7 @@ class StageMaker:
             "preparing",
             setting,
             site | env,
-            script,
+            ("/bin/bash", "-e", str(script)),
             writable=(environment.folder,),
             read_only=(Path(uv),) if uv else (),
         )
@@ -110,7 +117,7 @@ class StageMaker:
         name: StageName,
         setting: Setting,
         env: dict[str, str],
-        script: Path,
+        argv: tuple[str, ...],
         *,
         writable: tuple[Path, ...] = (),
         read_only: tuple[Path, ...] = (),
@@ -124,7 +131,7 @@ class StageMaker:
         if not self.base.open_to_all:
             read_only = (*read_only, Path(self.base.prefix))
         request = StageRequest(
-            argv=("/bin/bash", "-e", str(script)),
+            argv=argv,
             env=env,
             cwd=str(setting.workdir),
             uid=owner.uid if owner else None,
