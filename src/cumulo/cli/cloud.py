@@ -131,7 +131,7 @@ def top(found: Telemetry) -> str:
             phrases.node(one.node), str(one.index), clean(one.model) + (" EMULATED" if one.emulated else ""),
             phrases.percent(one.utilisation), _memory(one.memory_used_bytes, one.memory_bytes),
             DASH if one.temperature_c is None else f"{one.temperature_c:.0f}°C",
-            DASH if one.power_w is None else f"{one.power_w:.0f}W", _holder(one.held_by),
+            DASH if one.power_w is None else f"{one.power_w:.0f}W", _holder(one.held_by, one.foreign),
         ]
         for one in found.devices
     ]  # fmt: skip

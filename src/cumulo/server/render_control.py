@@ -106,6 +106,7 @@ def device_reading(reading: DeviceReading, row: Row[Any]) -> dict[str, Any]:
         "temperature_c": reading.temperature_c,
         "power_w": reading.power_w,
         "held_by": holder(row),
+        "foreign": row.foreign_use,
     }
 
 

@@ -81,6 +81,7 @@ class DeviceReading:
     temperature_c: float | None = None
     power_w: float | None = None
     held_by: Holder | None = None
+    foreign: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,7 @@ class DeviceReading(Model):
     temperature_c: float | None
     power_w: float | None
     held_by: Holder | None
+    foreign: str
 
 
 class InstanceReading(Model):
