@@ -5,7 +5,7 @@ from datetime import timedelta
 import click
 
 from cumulo.cli import phrases
-from cumulo.cli.phrases import clean
+from cumulo.cli.phrases import DASH, clean
 from cumulo.cli.session import Session, with_session
 from cumulo.cli.tables import Column, render
 from cumulo.client.answers.cloud import Usage, UsageRow
@@ -43,7 +43,10 @@ def bill(found: Usage, group: str) -> str:
 
 def _row(row: UsageRow) -> list[str]:
     hours = [f"{seconds / 3600:,.3f}" for seconds in (row.gpu_seconds, row.cpu_seconds)]
-    return [clean(row.key), *hours, phrases.usd(row.cost_usd), phrases.usd(row.rental_usd)]
+    label = f"{clean(row.name)} ({clean(row.key)})" if row.name else clean(row.key)
+    # Emulated devices and CPUs have no list price, which is not the same as renting for nothing.
+    rental = phrases.usd(row.rental_usd) if float(row.rental_usd or 0) else DASH
+    return [label, *hours, phrases.usd(row.cost_usd), rental]
 
 
 def _time(text: str | None) -> str | None:

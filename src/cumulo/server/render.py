@@ -222,11 +222,12 @@ def event(one: Event) -> dict[str, Any]:
     }
 
 
-def usage(key: str, rows: Sequence[Row[Any]]) -> dict[str, Any]:
-    """One row of use, or the sum of several under `key`."""
+def usage(key: str, rows: Sequence[Row[Any]], *, name: str | None = None) -> dict[str, Any]:
+    """One row of use, or the sum of several under `key`; `name` is the run's, where it is one run's."""
     cost, rental = (round(sum(getattr(row, name) or 0 for row in rows)) for name in ("cost_nano", "rental_nano"))
     return {
         "key": key,
+        "name": name,
         "gpu_seconds": round(sum(row.gpu_seconds or 0.0 for row in rows), 6),
         "cpu_seconds": round(sum(row.cpu_seconds or 0.0 for row in rows), 6),
         "cost_usd": usd(cost),

@@ -197,6 +197,11 @@ def waiting_units(tx: Connection) -> int:
     return int(tx.execute(query).scalar_one())
 
 
+def names_of_runs(tx: Connection, ids: Sequence[str]) -> dict[str, str]:
+    """The names of those runs, by id."""
+    return {row.id: row.name for row in tx.execute(select(run.c.id, run.c.name).where(run.c.id.in_(ids)))}
+
+
 def usage_totals(
     tx: Connection, *, since: float, until: float, group: str, account: str | None = None, limit: int = 500
 ) -> Sequence[Row[Any]]:

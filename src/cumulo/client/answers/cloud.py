@@ -125,6 +125,7 @@ class UsageRow:
     """What one run, account or project used, and what it cost."""
 
     key: str = ""
+    name: str | None = None
     gpu_seconds: float = 0.0
     cpu_seconds: float = 0.0
     cost_usd: str = "0"

@@ -36,5 +36,6 @@ def usage(
         rows = views.usage_totals(
             tx, since=begin, until=end, group=group, account=None if caller.admin else caller.account
         )
-    items = [render.usage(row.key, [row]) for row in rows]
+        names = views.names_of_runs(tx, [row.key for row in rows]) if group == "run" else {}
+    items = [render.usage(row.key, [row], name=names.get(row.key)) for row in rows]
     return render.answer({"items": items, "total": render.usage("", rows)})

@@ -127,6 +127,7 @@ class Event(Model):
 
 class UsageRow(Model):
     key: str
+    name: str | None
     gpu_seconds: float
     cpu_seconds: float
     cost_usd: Decimal
