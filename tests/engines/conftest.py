@@ -49,6 +49,9 @@ class Blobs(dict[str, bytes]):
         self.before_read()
         return self[digest]
 
+    def chunks(self, digest):
+        yield self.read(digest)
+
 
 class Bench:
     """An engine with what a test needs around it. Instances are named by the test; runs get their name."""

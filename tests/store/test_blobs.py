@@ -128,11 +128,12 @@ def test_a_write_may_take_only_a_part(blobs, monkeypatch):
     assert blobs.read(put(blobs, b"0123456789")) == b"0123456789"
 
 
-def test_a_spoilt_blob_is_not_there_any_more(blobs):
+@pytest.mark.parametrize("pieces", [False, True])
+def test_a_spoilt_blob_is_not_there_any_more(blobs, pieces):
     digest = put(blobs, b"weights")
     blobs.path(digest).write_bytes(b"weighty")
     with pytest.raises(KeyError):
-        blobs.read(digest)
+        list(blobs.chunks(digest)) if pieces else blobs.read(digest)
     assert blobs.missing([digest]) == [digest]
 
 

@@ -8,7 +8,7 @@ Two rules that every engine keeps: a stopped id never starts, and a call with an
 refused, which fences an old leader.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +27,10 @@ class BlobSource(Protocol):
 
     def read(self, digest: str) -> bytes:
         """The blob's bytes. Raises KeyError if it is not there."""
+        ...
+
+    def chunks(self, digest: str) -> Iterator[bytes]:
+        """The same in pieces, for files that may be larger than memory. Raises KeyError, also at the end if spoilt."""
         ...
 
 

@@ -77,10 +77,15 @@ class Blobs:
             raise KeyError(digest) from None
 
     def chunks(self, digest: str) -> Iterator[bytes]:
-        """The bytes of a blob in pieces. Raises KeyError if it is not there."""
+        """The same in pieces, for large ones: that it is spoilt is known only after the last piece."""
+        seen = hashlib.sha256()
         with self.open(digest) as file:
             while piece := file.read(_PIECE):
+                seen.update(piece)
                 yield piece
+        if seen.hexdigest() != digest:
+            self.path(digest).unlink(missing_ok=True)
+            raise KeyError(digest)
 
     def size(self, digest: str) -> int:
         """Raises KeyError if it is not there."""

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from cumulo.domain.errors import CumuloError
@@ -68,11 +68,8 @@ class Puller:
         for target, digest in files:
             root = _target(part, target, owner)
             entries = self.manifest(digest).entries
-            materialise(entries, root=root, read=self._pieces, owner=owner, cancelled=cancelled)
+            materialise(entries, root=root, read=self._blobs.chunks, owner=owner, cancelled=cancelled)
         part.rename(workdir)
-
-    def _pieces(self, digest: str) -> Iterator[bytes]:
-        yield self._blobs.read(digest)
 
 
 def _target(part: Path, target: str, owner: Owner | None) -> Path:
