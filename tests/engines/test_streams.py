@@ -18,7 +18,8 @@ from tests.engines.conftest import ROOT, SOMEBODY
 def living(bench, runtime):
     """The id of an instance that has said "up"."""
     name = bench.start("living", "echo in-workdir > note; echo in-outputs > $CUMULO_OUTPUT_DIR/note; echo up; sleep 60")
-    bench.until(name, lambda seen: seen.log_bytes > 0)
+    # Its first words may be read before it is noted that it runs.
+    bench.until(name, lambda seen: seen.log_bytes > 0 and seen.state is InstanceState.RUNNING)
     return name
 
 
