@@ -119,7 +119,7 @@ peer.close()
 
 def test_a_port_is_reached(bench, runtime):
     name = bench.start("port", f"python3 - <<'EOF'\n{ECHO}\nEOF\nsleep 5")
-    bench.until(name, lambda seen: seen.log_bytes > 0)
+    bench.until(name, lambda seen: seen.log_bytes > 0 and seen.state is InstanceState.RUNNING)
     stream = bench.engine.stream(name, PortRequest(port=int(bench.log(name))))
     stream.write(b"hello")
     assert stream.read() == b"HELLO"
