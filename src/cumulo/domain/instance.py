@@ -131,7 +131,7 @@ class InstanceParts(NamedTuple):
 
 def parse_instance_id(text: str) -> InstanceParts:
     """Raises ValueError for what is no instance's id."""
-    run_id, unit, attempt, rank = text.rsplit("-", 3)
+    run_id, unit, attempt, rank = text.split("-")
     return InstanceParts(run_id, int(unit), int(attempt), int(rank))
 
 

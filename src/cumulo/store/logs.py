@@ -19,9 +19,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from cumulo.domain.errors import CumuloError
+from cumulo.domain.instance import InstanceParts, parse_instance_id
 from cumulo.store.blobs import Amount
 
 _INDEX_EVERY_S: Final = 1.0
@@ -30,19 +31,13 @@ _BLOCK: Final = 64 << 10
 _REMEMBERED: Final = 1024
 
 
-class LogRef(NamedTuple):
+class LogRef(InstanceParts):
     """Whose log: an instance, named as its id is."""
-
-    run_id: str
-    unit: int
-    attempt: int
-    rank: int
 
     @classmethod
     def of(cls, instance_id: str) -> Self:
         """Raises ValueError for what is not the id of an instance."""
-        run_id, unit, attempt, rank = instance_id.split("-")
-        return cls(run_id, int(unit), int(attempt), int(rank))
+        return cls(*parse_instance_id(instance_id))
 
 
 class LogGap(Exception):
