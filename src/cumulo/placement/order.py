@@ -55,6 +55,11 @@ def hold_places(world: World, waiting: Waiting, places: tuple[Place, ...], until
                 memory_bytes=spot.memory_bytes,
                 device_uuids=spot.device_uuids,
                 until=until,
+                project=waiting.project,
+                account=waiting.account,
+                purchase=waiting.purchase,
+                priority=waiting.priority,
+                migratable=waiting.migratable,
             )
         )
     return ids

@@ -9,11 +9,15 @@ from dataclasses import dataclass, field, replace
 
 from cumulo.domain.ask import Ask
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
+from cumulo.domain.run import PurchaseOption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """What one instance holds of one node. `until` is when it must end at the latest, None if nobody declared it."""
+    """What one instance holds of one node. `until` is when it must end at the latest, None if nobody declared it.
+
+    What it would lose if it were preempted counts from `checkpointed_at`, or from `started_at` where that is unknown.
+    """
 
     instance_id: str
     run_id: str
@@ -23,6 +27,18 @@ class Hold:
     memory_bytes: int
     device_uuids: tuple[str, ...] = ()
     until: float | None = None
+    project: str = "default"
+    account: str = ""
+    purchase: PurchaseOption = PurchaseOption.ON_DEMAND
+    priority: int = 0
+    started_at: float | None = None
+    checkpointed_at: float | None = None
+    migratable: bool = False
+
+    @property
+    def attempt(self) -> str:
+        """What this instance lives and dies with: the id of its attempt, shared by all its ranks."""
+        return self.instance_id.rpartition("-")[0] or self.instance_id
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,6 +150,10 @@ class Waiting:
     priority: int
     accepted_at: float
     duration_s: float | None = None
+    project: str = "default"
+    account: str = ""
+    purchase: PurchaseOption = PurchaseOption.ON_DEMAND
+    migratable: bool = False
 
     @property
     def order(self) -> tuple[int, float, tuple[str, int, int]]:
