@@ -5,10 +5,16 @@ installed is, only reasons that no package cures are let through.
 """
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator
 
 import pytest
+
+# What a shell starts in the background ignores these, and so would every process that a test starts and interrupts.
+for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _default)
 
 INCURABLE = (
     "no GPU",

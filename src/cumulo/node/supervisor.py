@@ -222,15 +222,18 @@ def notify(spec: dict[str, Any]) -> None:
 class Signals:
     """The handlers are set once and before any fork, so that no signal ever finds a process without them.
 
-    execve(2) gives handled signals back their defaults; those that Python ignores get them here.
+    execve(2) gives handled signals back their defaults; those that are ignored get them here: Python ignores some, and
+    so may whoever started the server (nohup; the shell, for what runs in the background).
     """
 
     terminated = False
 
     @classmethod
     def handle(cls) -> None:
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number in signal.valid_signals():
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, cls._on_term)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
