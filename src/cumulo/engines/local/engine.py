@@ -18,9 +18,9 @@ from cumulo.domain.errors import CumuloError
 from cumulo.domain.instance import InstanceSpec, Observation, ObservedInstance
 from cumulo.domain.node import Node, Pool
 from cumulo.domain.storage import Stored
+from cumulo.engines.epoch import EpochFence
 from cumulo.engines.local import interpreter, keeping
 from cumulo.engines.local.checks import examine
-from cumulo.engines.local.epoch import EpochFence
 from cumulo.engines.local.hardware import EmulatedHardware, Hardware, Held, RealHardware
 from cumulo.engines.local.launching import Launcher
 from cumulo.engines.local.layout import Layout

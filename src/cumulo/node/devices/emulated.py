@@ -44,18 +44,18 @@ class DeviceUse:
     processes: tuple[DeviceProcess, ...] = ()
 
 
-def parse_emulation(spec: str) -> tuple[Node, ...]:
-    """The nodes that `spec` describes, named `emulated-0` and so on. Raises EmulationError."""
+def parse_emulation(spec: str, *, called: str = "emulated", most: int = MAX_NODES) -> tuple[Node, ...]:
+    """The nodes that `spec` describes, at most `most`, `called` emulated-0 and so on. Raises EmulationError."""
     shapes: list[list[GpuKind]] = []
     for start, end in _parts(spec, 0, len(spec), ","):
         times, shape_start = 1, start
         if match := _TIMES.match(spec, start, end):
             times, shape_start = int(match[1]), match.end()
-            _check(spec, match.span(1), times, most=MAX_NODES, what="nodes")
+            _check(spec, match.span(1), times, most=most, what="nodes")
         shapes += [_shape(spec, shape_start, end)] * times
-        if len(shapes) > MAX_NODES:
-            raise EmulationError(spec, start, end, f"more than {MAX_NODES} emulated nodes in all")
-    return tuple(_node(f"emulated-{number}", kinds) for number, kinds in enumerate(shapes))
+        if len(shapes) > most:
+            raise EmulationError(spec, start, end, f"more than {most} {called} nodes in all")
+    return tuple(_node(f"{called}-{number}", kinds) for number, kinds in enumerate(shapes))
 
 
 def _parts(spec: str, start: int, end: int, separator: str) -> list[tuple[int, int]]:
