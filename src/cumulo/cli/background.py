@@ -22,6 +22,7 @@ class Options:
     """How a server is started, as its command line takes it; None leaves it to the server."""
 
     emulate: str | None = None
+    simulate: str | None = None
     database: str | None = None
     host: str | None = None
     port: int | None = None
@@ -33,7 +34,8 @@ class Options:
     def arguments(self) -> list[str]:
         """The arguments of `python -m cumulo.server`. A database's password stays out of them: they are public."""
         given = {
-            "--emulate": self.emulate, "--host": self.host, "--port": self.port, "--socket": self.socket,
+            "--emulate": self.emulate, "--simulate": self.simulate,
+            "--host": self.host, "--port": self.port, "--socket": self.socket,
             "--tls-cert": self.tls_cert, "--tls-key": self.tls_key,
         }  # fmt: skip
         words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
@@ -113,7 +115,7 @@ def _answers(found: Endpoint) -> bool:
     """Whether it answers and has looked at its nodes, without which there is little to say about it."""
     try:
         with Client(found, patience_s=0) as client:
-            return bool(client.nodes())
+            return bool(client.nodes(limit=1))
     except CumuloError:
         return False
 

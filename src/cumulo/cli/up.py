@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -26,6 +27,9 @@ from cumulo.client.answers.cloud import Node
 from cumulo.client.endpoint import Endpoint, own_home, own_server
 from cumulo.domain.errors import CumuloError
 
+_EMULATED = " (EMULATED: no real GPU is behind them)"
+_SIMULATED = " (SIMULATED: nothing is started on them)"
+
 
 class _Stop(Exception):
     """A signal asked us to end."""
@@ -37,6 +41,11 @@ class _Stop(Exception):
     "--emulate",
     metavar="SPEC",
     help="Emulated GPUs: A100-80GB:8, or '2x H100-80GB:8,T4:1' for 3 nodes. Kept for the next start; off ends it.",
+)
+@click.option(
+    "--simulate",
+    metavar="SPEC",
+    help="Simulated nodes, written the same way: nothing is started on them. For a state folder of its own.",
 )
 @click.option("--database", metavar="URL", help="postgresql://… instead of SQLite under the state folder.")
 @click.option("--host", help="Address to listen on (default: loopback).")
@@ -131,16 +140,12 @@ def banner(found: Endpoint, *, stop: str) -> str:
 
 
 def devices(nodes: tuple[Node, ...]) -> str:
-    """`8x A100-80GB on 2 nodes`, with EMULATED where nothing real is behind them."""
-    counts: dict[tuple[str, bool], int] = {}
+    """`8x A100-80GB on 2 nodes`, with EMULATED or SIMULATED where nothing real is behind them."""
+    counts: Counter[tuple[str, str]] = Counter()
     for node in nodes:
-        for device in node.devices:
-            key = (device.model, device.emulated)
-            counts[key] = counts.get(key, 0) + 1
+        emulated = _SIMULATED if node.region == "simulated" else _EMULATED
+        counts.update((device.model, emulated if device.emulated else "") for device in node.devices)
     if not counts:
         return "no GPU found; runs get CPUs and memory (emulate some: cumulo up --emulate A100-80GB:8)"
-    parts = [
-        f"{count}x {clean(model)}" + (" (EMULATED: no real GPU is behind them)" if emulated else "")
-        for (model, emulated), count in counts.items()
-    ]
+    parts = [f"{count}x {clean(model)}{remark}" for (model, remark), count in counts.items()]
     return f"{', '.join(parts)} on {phrases.plural(len(nodes), 'node')}"

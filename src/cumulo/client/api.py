@@ -270,8 +270,8 @@ class Client:
         items = self.transport.json("GET", "/v1/offers", query={"gpu": gpu})["items"]
         return tuple(decode(answers.cloud.Offer, item) for item in items)
 
-    def nodes(self) -> tuple[answers.cloud.Node, ...]:
-        return tuple(decode(answers.cloud.Node, node) for node in self._get("/v1/nodes")["items"])
+    def nodes(self, *, limit: int | None = None) -> tuple[answers.cloud.Node, ...]:
+        return tuple(decode(answers.cloud.Node, node) for node in self._pages("/v1/nodes", {}, limit=limit))
 
     def node(self, name: str) -> answers.cloud.Node:
         return decode(answers.cloud.Node, self._get(f"/v1/nodes/{part(name)}"))

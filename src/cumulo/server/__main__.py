@@ -32,6 +32,7 @@ def main(words: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m cumulo.server", allow_abbrev=False)
     parser.add_argument("--emulate", metavar="SPEC", help="emulated devices, such as A100-80GB:8")
+    parser.add_argument("--simulate", metavar="SPEC", help="simulated nodes, such as '1000x A100-80GB:8'")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, help="the usual one, or any if that is taken")
     parser.add_argument("--socket", type=Path, help="where the unix socket lies")
@@ -63,7 +64,8 @@ def _serve(arguments: argparse.Namespace) -> None:
         insecure=arguments.insecure,
     )
     database = os.environ.pop("CUMULO_DATABASE", None)
-    serve(Options(home=home, address=address, database=database, emulate=arguments.emulate))
+    nodes = {"emulate": arguments.emulate, "simulate": arguments.simulate}
+    serve(Options(home=home, address=address, database=database, **nodes))
 
 
 if __name__ == "__main__":

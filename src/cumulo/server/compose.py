@@ -15,6 +15,7 @@ from cumulo import __version__
 from cumulo.control import Control
 from cumulo.domain.errors import CumuloError
 from cumulo.engines.local import LocalEngine
+from cumulo.engines.simulated import SimulatedEngine
 from cumulo.server import render
 from cumulo.server.app import make_app
 from cumulo.server.auth import UnixUsers, unix_name
@@ -22,7 +23,7 @@ from cumulo.server.feed import Feed
 from cumulo.server.listen import Address, Listeners, Server, run
 from cumulo.server.services import Services
 from cumulo.server.state import Running, StateFolder, told
-from cumulo.store import people, schema
+from cumulo.store import people, picture, schema
 from cumulo.store.blobs import Blobs
 from cumulo.store.database import FILE_NAME, Database
 from cumulo.store.logs import Logs
@@ -35,13 +36,15 @@ logger = logging.getLogger(__name__)
 class Options:
     """How to start: `database` None is SQLite in `home`; `emulate` names emulated devices in place of real ones.
 
-    What was emulated last stays so until another `emulate` is given; `off` ends it.
+    What was emulated last stays so until another `emulate` is given; `off` ends it. `simulate` names simulated nodes in
+    place of this machine; a state folder that began with it has no others.
     """
 
     home: Path
     address: Address
     database: str | None = None
     emulate: str | None = None
+    simulate: str | None = None
 
 
 def serve(options: Options) -> None:
@@ -96,12 +99,10 @@ def _database(options: Options) -> Database:
     return Database.open(options.database, home=options.home)
 
 
-def _services(options: Options, folder: StateFolder, db: Database) -> tuple[Services, LocalEngine]:
+def _services(options: Options, folder: StateFolder, db: Database) -> tuple[Services, LocalEngine | SimulatedEngine]:
     cloud_id = schema.prepare(db, cloud_id=secrets.token_hex(6), now=time.time())
     blobs, logs = Blobs(options.home), Logs(options.home)
-    emulate = _emulation(db, options.emulate)
-    engine = _engine(emulate, options.home, folder, blobs, cloud_id)
-    _remember_emulation(db, emulate)
+    engine = _engine(options, folder, db, blobs, cloud_id)
     control = Control(db=db, logs=logs, engines={engine.name: engine}, cloud_id=cloud_id)
     services = Services(
         home=options.home,
@@ -118,29 +119,59 @@ def _services(options: Options, folder: StateFolder, db: Database) -> tuple[Serv
     return services, engine
 
 
-def _emulation(db: Database, given: str | None) -> str | None:
-    """What is emulated: as given (`off`: nothing), else as the last time, since runs may hold such devices."""
-    if given is None:
-        with db.read() as tx:
-            return schema.get_meta(tx, "emulate", "") or None
-    return None if given == "off" else given
-
-
-def _remember_emulation(db: Database, emulate: str | None) -> None:
-    with db.read() as tx:
-        if schema.get_meta(tx, "emulate", "") == (emulate or ""):
-            return
-    with db.write() as tx:
-        schema.set_meta(tx, "emulate", emulate or "")
-
-
-def _engine(emulate: str | None, home: Path, folder: StateFolder, blobs: Blobs, cloud_id: str) -> LocalEngine:
+def _engine(
+    options: Options, folder: StateFolder, db: Database, blobs: Blobs, cloud_id: str
+) -> LocalEngine | SimulatedEngine:
+    simulate, emulate = _simulation(options, db), _remembered(db, "emulate", options.emulate)
+    emulate = None if emulate == "off" else emulate
+    engine: LocalEngine | SimulatedEngine
     try:
-        return LocalEngine(root=folder.node, cloud_id=cloud_id, blobs=blobs, emulate=emulate, hidden=(home,))
+        if simulate:
+            engine = SimulatedEngine(root=folder.node, cloud_id=cloud_id, nodes=simulate)
+        else:
+            engine = LocalEngine(
+                root=folder.node, cloud_id=cloud_id, blobs=blobs, emulate=emulate, hidden=(options.home,)
+            )
     except ValueError as error:
-        raise CumuloError("invalid_request", f"--emulate: {error}", hint="write for example A100-80GB:8") from None
+        flag = "--simulate" if simulate else "--emulate"
+        raise CumuloError("invalid_request", f"{flag}: {error}", hint="write for example A100-80GB:8") from None
     except OSError as error:
         raise told(error, folder.node) from error
+    _remember(db, "simulate" if simulate else "emulate", simulate or emulate or "")
+    return engine
+
+
+def _simulation(options: Options, db: Database) -> str | None:
+    """What is simulated, as given or as the last time; None in a cloud of this machine.
+
+    Never both in one state folder: runs of the one would be neither seen nor ended by the other.
+    """
+    simulate = _remembered(db, "simulate", options.simulate)
+    hint = "give it a state folder of its own by CUMULO_HOME, and its own database"
+    if simulate and options.emulate is not None:
+        raise CumuloError("conflict", "--emulate: the nodes of this cloud are simulated", hint=hint)
+    if options.simulate is not None:
+        with db.read() as tx:
+            others = [row["id"] for row in picture.nodes(tx) if row["region"] != SimulatedEngine.kind]
+        if others:
+            raise CumuloError("conflict", f"--simulate: this cloud has nodes already ({others[0]})", hint=hint)
+    return simulate
+
+
+def _remembered(db: Database, what: str, given: str | None) -> str | None:
+    """As given, else as the last time, since runs may hold devices of what was declared then."""
+    if given is not None:
+        return given
+    with db.read() as tx:
+        return schema.get_meta(tx, what, "") or None
+
+
+def _remember(db: Database, what: str, declared: str) -> None:
+    with db.read() as tx:
+        if schema.get_meta(tx, what, "") == declared:
+            return
+    with db.write() as tx:
+        schema.set_meta(tx, what, declared)
 
 
 def _own_token(services: Services, folder: StateFolder) -> None:
