@@ -241,7 +241,7 @@ def test_a_leak_on_a_node_that_comes_later_holds_its_device(cloud):
     cloud.look()
     cloud.engine.there = both
     cloud.look()
-    assert cloud.seen.world.nodes["local/one"].held_by == {"one-0": "stranger-0-1-0"}
+    assert cloud.seen.world.nodes["local/one"].devices["one-0"].holders == ("stranger-0-1-0",)
 
 
 def test_a_leak_whose_news_could_not_be_written_is_told_again(cloud):

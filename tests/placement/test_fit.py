@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from cumulo.domain.node import DeviceHealth, NodeState
 from cumulo.domain.quantities import GIB
 from cumulo.placement.explain import reasons
-from cumulo.placement.fit import Constraint, admitted_kinds, choose, gpu_counts, refusal
+from cumulo.placement.fit import admitted_kinds, choose, gpu_counts
+from cumulo.placement.refuse import Constraint, refusal
 from tests.placement.worlds import ask, asks, device, few, hold, node, nodes, world, worlds
 
 BUSY = ("A100-80GB",) * 8
@@ -192,7 +193,7 @@ def test_what_is_chosen_is_free_fit_and_of_one_kind(seen, asked):
         assert spot.memory_bytes <= use.memory_free
         chosen = [each for each in use.node.devices if each.uuid in spot.device_uuids]
         assert len(chosen) == len(spot.device_uuids)
-        assert not {each.uuid for each in chosen} & set(use.held_by)
+        assert not {each.uuid for each in chosen} & set(use.devices)
         for each in chosen:
             assert each.health in (DeviceHealth.OK, DeviceHealth.DEGRADED)
             assert not each.foreign
@@ -255,7 +256,7 @@ def left_over(seen, places):
     """What the choice leaves of its nodes, the node taken first first."""
     return places and [
         (
-            len(use.node.devices) - len(use.held_by),
+            len(use.node.devices) - len(use.devices),
             use.memory_free - spot.memory_bytes,
             use.cpus_free - spot.cpus_milli,
             spot.device_model,

@@ -24,7 +24,7 @@ def test_a_device_is_held_once():
 def test_what_is_held_stays_held_when_its_device_is_gone():
     seen = world(node("n", ("T4", "T4")), holds=[hold("a", "n", 1, cpus=2)])
     seen.see_node("n", node("n", ("T4",), cpus=8))
-    assert seen.nodes["n"].held_by == {"n-1": "a"}
+    assert seen.nodes["n"].devices["n-1"].holders == ("a",)
     assert seen.nodes["n"].cpus_free == 6000
     seen.release("a")
     assert seen == world(node("n", ("T4",), cpus=8))

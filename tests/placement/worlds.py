@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from cumulo.domain.ask import Ask, parse_gpu_ask
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.quantities import GIB
+from cumulo.domain.sharing import SharingMode, Slice
 from cumulo.placement.fit import choose
 from cumulo.placement.world import Hold, Waiting, World
 
@@ -46,8 +47,18 @@ def world(*nodes, holds=()):
     return made
 
 
+def part(uuid, milli, *, gib=0, mode=SharingMode.MPS):
+    """A fraction of a device."""
+    return Slice(device_uuid=uuid, mode=mode, milli=milli, memory_bytes=int(gib * GIB))
+
+
+def mig(uuid, profile, start, milli=125):
+    """A MIG instance on a device."""
+    return Slice(device_uuid=uuid, mode=SharingMode.MIG, milli=milli, profile=profile, start=start)
+
+
 def hold(name, node_id, *devices, cpus=1, gib=1, until=None):
-    """A hold of the node's devices with those indices."""
+    """A hold of the node's devices with those indices, whole, or of ready-made slices."""
     return Hold(
         instance_id=name,
         run_id=name,
@@ -55,7 +66,9 @@ def hold(name, node_id, *devices, cpus=1, gib=1, until=None):
         node_id=node_id,
         cpus_milli=int(cpus * 1000),
         memory_bytes=int(gib * GIB),
-        device_uuids=tuple(f"{node_id}-{index}" for index in devices),
+        slices=tuple(
+            index if isinstance(index, Slice) else Slice(device_uuid=f"{node_id}-{index}") for index in devices
+        ),
         until=until,
     )
 
@@ -114,7 +127,7 @@ def worlds(draw, most=5):
         made.see_node(f"n{number}", draw(nodes(f"n{number}")))
     for number in range(draw(st.integers(0, 6)) if made.nodes else 0):
         use = made.nodes[draw(st.sampled_from(sorted(made.nodes)))]
-        free = [each.uuid for each in use.node.devices if each.uuid not in use.held_by]
+        free = [each.uuid for each in use.node.devices if use.empty(each)]
         cpus = draw(st.integers(0, max(0, use.cpus_free // 1000)))
         gib = draw(st.integers(0, max(0, use.memory_free // GIB)))
         taken = draw(st.lists(st.sampled_from(free), unique=True)) if free else []
@@ -126,7 +139,7 @@ def worlds(draw, most=5):
                 node_id=use.id,
                 cpus_milli=cpus * 1000,
                 memory_bytes=gib * GIB,
-                device_uuids=tuple(taken),
+                slices=tuple(Slice(device_uuid=uuid) for uuid in taken),
                 until=draw(st.none() | st.integers(1, 20).map(float)),
             )
         )

@@ -18,6 +18,7 @@ from cumulo.control.live import LiveInstance, Picture
 from cumulo.control.nodes import lost
 from cumulo.domain.instance import InstanceParts, Observation, ObservedInstance, parse_instance_id
 from cumulo.domain.lifecycle import EndReason, InstanceState
+from cumulo.domain.sharing import Slice
 from cumulo.placement.world import Hold, OverHeld
 from cumulo.store import picture
 from cumulo.store.batch import Batch
@@ -187,7 +188,7 @@ class Absences:
             node_id=f"{region}/{observed.node}",
             cpus_milli=0,
             memory_bytes=0,
-            device_uuids=observed.device_uuids or (),
+            slices=tuple(Slice(device_uuid=uuid) for uuid in observed.device_uuids or ()),
         )
         leak = Leak(
             instance_id=hold.instance_id,

@@ -15,8 +15,9 @@ from cumulo.domain.names import printable
 from cumulo.domain.quantities import format_duration
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.placement.explain import Reasons, expect, reasons, suggest
-from cumulo.placement.fit import Constraint, choose
+from cumulo.placement.fit import choose
 from cumulo.placement.order import hold_places
+from cumulo.placement.refuse import Constraint
 from cumulo.placement.world import Waiting, World, in_order
 
 # How many of the runs ahead are told by name, and how far the queue is played forward for an estimate.
@@ -199,6 +200,8 @@ def _why_unplaced(seen: Picture, run: LiveRun, target: Waiting, now: float) -> W
 
 _CONSTRAINT_TEXT = {
     Constraint.GPU_KIND: "no such GPU",
+    Constraint.ISOLATION: "can't be isolated as asked",
+    Constraint.GPU_SHARING: "that GPU can't be shared as asked",
     Constraint.GPU_TOTAL: "too few of that GPU",
     Constraint.CPU_TOTAL: "too few CPUs",
     Constraint.MEMORY_TOTAL: "too little memory",

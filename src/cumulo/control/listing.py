@@ -9,8 +9,9 @@ from cumulo.control.live import LiveRun, Picture
 from cumulo.control.scheduling import Rates, rental_nano_h
 from cumulo.domain.ask import Ask, GpuAsk
 from cumulo.domain.lifecycle import RunStatus
-from cumulo.domain.node import NodeState, SharingMode
+from cumulo.domain.node import NodeState
 from cumulo.domain.run import PurchaseOption
+from cumulo.domain.sharing import SharingMode
 from cumulo.placement.explain import reasons, starts
 from cumulo.placement.fit import admitted_kinds
 
@@ -66,7 +67,7 @@ def offers(seen: Picture, gpu: GpuAsk | None, rates: Rates) -> tuple[Offer, ...]
                 continue
             key = (region, device.model, device.emulated)
             row = rows.get(key) or _offer(region, device.model, device.memory_bytes, device.emulated, rates)
-            free = use.node.state is NodeState.READY and use.usable(device) and device.uuid not in use.held_by
+            free = use.node.state is NodeState.READY and use.usable(device) and use.empty(device)
             rows[key] = replace(
                 row,
                 total=row.total + 1,

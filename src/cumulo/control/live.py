@@ -11,6 +11,7 @@ from typing import Final
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.progress import Progress
 from cumulo.domain.run import RunSpec
+from cumulo.domain.sharing import Slice, device_uuids
 from cumulo.placement.world import Hold, Waiting, World
 
 MOST_REMEMBERED: Final = 512
@@ -28,7 +29,7 @@ class LiveInstance:
     node_id: str
     region: str
     state: InstanceState
-    devices: tuple[str, ...]
+    slices: tuple[Slice, ...]  # that it holds; none once it has ended
     device_model: str
     cpus_milli: int
     memory_bytes: int
@@ -44,6 +45,10 @@ class LiveInstance:
     reason: EndReason | None = None
     exit_code: int | None = None
     message: str = ""
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return device_uuids(self.slices)
 
     @property
     def ended(self) -> bool:
@@ -168,6 +173,6 @@ def hold_of(instance: LiveInstance, run: LiveRun) -> Hold:
         node_id=instance.node_id,
         cpus_milli=instance.cpus_milli,
         memory_bytes=instance.memory_bytes,
-        device_uuids=instance.devices,
+        slices=instance.slices,
         until=until,
     )

@@ -10,6 +10,7 @@ from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.progress import Progress
 from cumulo.domain.run import from_wire
+from cumulo.domain.sharing import SharingMode, Slice
 from cumulo.store import picture
 
 
@@ -31,8 +32,9 @@ def load(tx: Connection) -> Picture:
         seen.runs[run_id].outcomes[RunStatus(status)] += count
     for run_id, place in picture.skipped_places(tx):
         seen.runs[run_id].skipped.add(place)
+    held = _slices(picture.holds(tx))
     for row in picture.open_instances(tx):
-        instance = _instance(row)
+        instance = _instance(row, held.get(row["id"], ()))
         if instance.run_id in seen.runs and instance.unit in seen.runs[instance.run_id].units:
             if not instance.ended:
                 seen.instances[instance.id] = instance
@@ -55,7 +57,7 @@ def _load_world(tx: Connection, seen: Picture) -> None:
     for row in picture.nodes(tx):
         seen.world.see_node(row["id"], _node(row, devices.get(row["id"], [])), generation=row["generation"])
     for instance in seen.instances.values():
-        seen.world.hold(hold_of(instance, seen.runs[instance.run_id]))
+        seen.world.restore(hold_of(instance, seen.runs[instance.run_id]))
 
 
 def _run(row: RowMapping) -> LiveRun:
@@ -90,7 +92,21 @@ def _progress(text: str | None) -> tuple[Progress | None, Progress | None]:
     return Progress(done=done, total=last.total, at=at), last
 
 
-def _instance(row: RowMapping) -> LiveInstance:
+def _slices(rows: Iterable[RowMapping]) -> dict[str, tuple[Slice, ...]]:
+    """The slices that each instance holds, by its id."""
+    found: dict[str, tuple[Slice, ...]] = {}
+    for row in rows:
+        one = Slice(
+            device_uuid=row["device_uuid"],
+            mode=SharingMode(row["mode"]),
+            milli=row["milli"],
+            memory_bytes=row["memory_bytes"],
+        )
+        found[row["instance_id"]] = (*found.get(row["instance_id"], ()), one)
+    return found
+
+
+def _instance(row: RowMapping, slices: tuple[Slice, ...]) -> LiveInstance:
     return LiveInstance(
         id=row["id"],
         run_id=row["run_id"],
@@ -100,7 +116,7 @@ def _instance(row: RowMapping) -> LiveInstance:
         node_id=row["node_id"],
         region=row["region"],
         state=InstanceState(row["state"]),
-        devices=tuple(filter(None, row["devices"].split(","))),
+        slices=slices,
         device_model=row["device_model"],
         cpus_milli=row["cpus_milli"],
         memory_bytes=row["memory_bytes"],

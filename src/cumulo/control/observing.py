@@ -111,6 +111,7 @@ def end_instance(seen: Picture, batch: Batch, instance: LiveInstance, observed: 
         run.cost_nano += round(seconds * instance.price_nano_h / 3600)
         run.rental_nano += round(seconds * instance.rental_nano_h / 3600)
         batch.run(run.id, cost_nano=run.cost_nano, rental_nano=run.rental_nano)
+    instance.slices = ()
     batch.released.append(instance.id)
     seen.world.release(instance.id)
     del seen.instances[instance.id]

@@ -11,7 +11,6 @@ from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture, hold_o
 from cumulo.control.moves import advance, set_run, set_unit, tell, unit_row
 from cumulo.domain.instance import Identity, InstanceSpec, instance_id
 from cumulo.domain.lifecycle import InstanceState, RunStatus
-from cumulo.domain.node import WHOLE_MILLI, SharingMode
 from cumulo.domain.run import RunKind
 from cumulo.placement.fit import Place
 from cumulo.placement.order import Decision, place
@@ -127,7 +126,7 @@ def _new_instance(
         node_id=spot.node_id,
         region=spot.node_id.partition("/")[0],
         state=InstanceState.PLACED,
-        devices=spot.device_uuids,
+        slices=spot.slices,
         device_model=spot.device_model,
         cpus_milli=spot.cpus_milli,
         memory_bytes=spot.memory_bytes,
@@ -154,20 +153,19 @@ def _record(seen: Picture, batch: Batch, run: LiveRun, unit: LiveUnit, instance:
     unit.instances[instance.id] = instance
     seen.instances[instance.id] = instance
     batch.new_instances[instance.id] = _instance_row(run, instance, use)
-    for device in use.node.devices:
-        if device.uuid in instance.devices:
-            batch.new_holds.append(
-                {
-                    "device_uuid": device.uuid,
-                    "slice": "whole",
-                    "instance_id": instance.id,
-                    "project": run.project,
-                    "account": run.account,
-                    "mode": str(SharingMode.EXCLUSIVE),
-                    "milli": WHOLE_MILLI,
-                    "memory_bytes": device.memory_bytes,
-                }
-            )
+    for each in instance.slices:
+        batch.new_holds.append(
+            {
+                "device_uuid": each.device_uuid,
+                "slice": each.key,
+                "instance_id": instance.id,
+                "project": run.project,
+                "account": run.account,
+                "mode": str(each.mode),
+                "milli": each.milli,
+                "memory_bytes": each.memory_bytes,
+            }
+        )
 
 
 def _instance_row(run: LiveRun, instance: LiveInstance, use: NodeUse) -> dict[str, object]:

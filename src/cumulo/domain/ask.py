@@ -7,7 +7,8 @@ A GPU ask is a list of `:`-separated parts in any order; each part is known by i
     mig-1g.10gb    a MIG profile
 
 `A100:8`, `A100,H100:40GB..:2..4`, `24GB..`, `H100:0.25`, `H100:mig-1g.10gb:2`, `8`. `GpuAsk.canonical` prints an ask
-back so that parsing what it printed gives the same ask. Whether a name exists is the catalogue's business. Memory is
+back so that parsing what it printed gives the same ask. What a fraction is besides (so much memory of a GPU, how it is
+shared) has keys of its own in the run file. Whether a name exists is the catalogue's business. Memory is
 kept in whole MiB. A number of four digits is a name (`4090`): no node has a thousand GPUs.
 """
 
@@ -18,6 +19,7 @@ from typing import Final
 
 from cumulo.domain.names import printable
 from cumulo.domain.quantities import GIB, MIB, format_cpus, format_memory, parse_memory
+from cumulo.domain.sharing import WHOLE_MILLI, Isolation, SharingMode
 
 # Boards report less memory than their name says (ECC takes 1/16 on a T4 or L4), so "16GB" admits 15 GiB.
 _NOMINAL_LEAST: Final = 0.93
@@ -53,7 +55,12 @@ class AskError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAsk:
-    """GPUs asked for. `names` empty means any kind; `milli` and `mig_profile` ask for a part of each device."""
+    """GPUs asked for. `names` empty means any kind.
+
+    A part of one GPU is asked for as `milli` of it, or by `slice_memory` (bytes of its memory), and may say how it is
+    to be shared (None: the best way the device offers). With `mig_profile` the count is of MIG instances, which may lie
+    on one device or on several of a node.
+    """
 
     names: tuple[str, ...] = ()
     count_min: int = 1
@@ -62,13 +69,28 @@ class GpuAsk:
     memory_max: int | None = None
     milli: int | None = None
     mig_profile: str | None = None
+    slice_memory: int | None = None
+    sharing: SharingMode | None = None
+
+    @property
+    def fraction(self) -> bool:
+        """Whether a part of one GPU is asked for, which others may share."""
+        return self.milli is not None or self.slice_memory is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of each GPU is asked for."""
+        return not self.fraction and self.mig_profile is None
+
+    def milli_of(self, memory_bytes: int) -> int:
+        """What a fraction is of a device with that memory, in thousandths, rounded up; more than 1000 can't be had."""
+        if self.slice_memory is None:
+            return self.milli or WHOLE_MILLI
+        return max(1, -(-self.slice_memory * WHOLE_MILLI // max(1, memory_bytes)))
 
     @property
     def canonical(self) -> str:
-        parts = [",".join(self.names)] if self.names else []
-        memory = _range(self.memory_min, self.memory_max, _exact_memory)
-        parts += [memory] if memory else []
-        parts += [f"mig-{self.mig_profile}"] if self.mig_profile else []
+        parts = self._which()
         if self.milli is not None:
             parts.append(f"{self.milli / 1000:.3f}".rstrip("0"))
         else:
@@ -76,10 +98,20 @@ class GpuAsk:
             parts.append(_range(self.count_min, most, str))
         return ":".join(parts)
 
+    def _which(self) -> list[str]:
+        """The parts that say which devices or MIG instances will do."""
+        memory = _range(self.memory_min, self.memory_max, _exact_memory)
+        profile = f"mig-{self.mig_profile}" if self.mig_profile else ""
+        return [part for part in (",".join(self.names), memory, profile) if part]
+
     def describe(self) -> str:
-        """The canonical form, but `2 GPUs` where any will do: a bare number says too little in a sentence."""
+        """The canonical form, but in words where a bare number says too little: `2 GPUs`, `20GB of a T4`."""
         text = self.canonical
-        return f"{text} GPU{'' if text == '1' else 's'}" if text.replace(".", "").isdigit() else text
+        if self.slice_memory is not None:
+            text = f"{_exact_memory(self.slice_memory)} of a {':'.join(self._which()) or 'GPU'}"
+        elif text.replace(".", "").isdigit():
+            text += f" GPU{'' if text == '1' else 's'}"
+        return f"{text} by {self.sharing}" if self.sharing else text
 
     def admits_memory(self, memory_bytes: int) -> bool:
         """Whether a device of that memory will do, taking sizes as the nominal ones printed on boards."""
@@ -110,6 +142,7 @@ class Ask:
     cpus_milli: int | None = None
     memory_bytes: int | None = None
     nodes: int = 1
+    isolation: Isolation = Isolation.ANY
 
     def describe(self) -> str:
         """`2 nodes x A100:8, 16 CPUs, 64GB` in one line."""
@@ -118,6 +151,8 @@ class Ask:
             parts.append(f"{format_cpus(self.cpus_milli)} CPU{'' if self.cpus_milli == 1000 else 's'}")
         if self.memory_bytes is not None:
             parts.append(format_memory(self.memory_bytes))
+        if self.isolation is Isolation.HARD:
+            parts.append("hard isolation")
         line = ", ".join(parts)
         return f"{self.nodes} nodes x {line}" if self.nodes > 1 else line
 

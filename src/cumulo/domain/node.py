@@ -3,12 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-
-class SharingMode(StrEnum):
-    EXCLUSIVE = "exclusive"
-    MIG = "mig"
-    MPS = "mps"
-    TIMESLICE = "timeslice"
+from cumulo.domain.sharing import SharingMode
 
 
 class NodeState(StrEnum):
@@ -25,12 +20,12 @@ class DeviceHealth(StrEnum):
     QUARANTINED = "quarantined"
 
 
-WHOLE_MILLI = 1000
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One accelerator of a node. `model` is a catalogue kind (`A100-80GB`), or the driver's name where unknown."""
+    """One accelerator of a node. `model` is a catalogue kind (`A100-80GB`), or the driver's name where unknown.
+
+    `modes` are what its node can enforce on it, the one that it is in while nobody holds it first.
+    """
 
     uuid: str
     index: int
@@ -40,6 +35,7 @@ class Device:
     numa_node: int | None = None
     health: DeviceHealth = DeviceHealth.OK
     health_reason: str = ""
+    modes: tuple[SharingMode, ...] = (SharingMode.EXCLUSIVE,)
     foreign: str = ""  # who else uses it, in words; empty when nobody does
 
 

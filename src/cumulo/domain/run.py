@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from cumulo.domain.ask import Ask, GpuAsk
+from cumulo.domain.sharing import Isolation, SharingMode
 
 
 class RunKind(StrEnum):
@@ -110,7 +111,8 @@ def from_wire(data: dict[str, Any]) -> RunSpec:
     values = dict(data)
     ask = dict(values["ask"])
     gpu = ask["gpu"]
-    ask["gpu"] = GpuAsk(**{**gpu, "names": tuple(gpu["names"])}) if gpu else None
+    ask["gpu"] = _gpu_from_wire(gpu) if gpu else None
+    ask["isolation"] = Isolation(ask.get("isolation", Isolation.ANY))
     values["ask"] = Ask(**ask)
     values["kind"] = RunKind(values["kind"])
     values["purchase"] = PurchaseOption(values["purchase"])
@@ -121,3 +123,8 @@ def from_wire(data: dict[str, Any]) -> RunSpec:
     for name in ("requirements", "mounts", "after"):
         values[name] = tuple(values[name])
     return RunSpec(**values)
+
+
+def _gpu_from_wire(data: dict[str, Any]) -> GpuAsk:
+    sharing = data.get("sharing")
+    return GpuAsk(**{**data, "names": tuple(data["names"]), "sharing": SharingMode(sharing) if sharing else None})

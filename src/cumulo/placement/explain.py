@@ -13,17 +13,9 @@ from typing import Final
 
 from cumulo.domain.ask import Ask, GpuAsk
 from cumulo.domain.quantities import GIB, format_cpus, format_memory
-from cumulo.placement.fit import (
-    Constraint,
-    Refusal,
-    admitted_kinds,
-    choose,
-    gpu_counts,
-    places_on,
-    possible_models,
-    refusal,
-)
+from cumulo.placement.fit import admitted_kinds, choose, gpu_counts, places_on, possible_models
 from cumulo.placement.order import hold_places
+from cumulo.placement.refuse import Constraint, Refusal, refusal
 from cumulo.placement.world import Waiting, World, in_order
 
 

@@ -1,52 +1,20 @@
-"""Whether and where an ask fits: the constraints, one after another, and the choice among nodes that pass.
-
-Constraints are checked in the order of `Constraint`, from what can never change to what is only held now, so that the
-first one that fails is the one worth telling a person.
-"""
+"""Where an ask fits, and the choice among the nodes that can take it. Why one can't is told by `refuse`."""
 
 from collections import defaultdict
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Final
 
 from cumulo.catalog.kinds import resolve
 from cumulo.domain.ask import DEFAULT_CPUS_MILLI, DEFAULT_MEMORY_BYTES, Ask, GpuAsk
 from cumulo.domain.node import Device, NodeState
-from cumulo.domain.quantities import GIB, format_cpus, format_memory
+from cumulo.domain.quantities import GIB, MIB
+from cumulo.domain.sharing import WHOLE_MILLI, Isolation, Slice, device_uuids
+from cumulo.placement.slicing import Part, part_of, take
 from cumulo.placement.world import NodeUse, World
 
-
-class Constraint(StrEnum):
-    """What can keep an ask from a node, from the most to the least lasting."""
-
-    GPU_KIND = "gpu_kind"
-    GPU_TOTAL = "gpu_total"
-    CPU_TOTAL = "cpu_total"
-    MEMORY_TOTAL = "memory_total"
-    NODE_STATE = "node_state"
-    GPU_HEALTH = "gpu_health"
-    GPU_HELD = "gpu_held"
-    CPU_HELD = "cpu_held"
-    MEMORY_HELD = "memory_held"
-    NODES = "nodes"  # enough for one instance here, but not enough such nodes
-
-    @property
-    def lasting(self) -> bool:
-        """Whether waiting can't help: only another ask or another machine can."""
-        return self in (
-            Constraint.GPU_KIND,
-            Constraint.GPU_TOTAL,
-            Constraint.CPU_TOTAL,
-            Constraint.MEMORY_TOTAL,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why one node can't take one instance of an ask now."""
-
-    node_id: str
-    constraint: Constraint
-    text: str
+# A part of a GPU brings at least this much of its node, unless less is asked for.
+_LEAST_CPUS_MILLI: Final = 100
+_LEAST_MEMORY: Final = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,120 +22,43 @@ class Place:
     """One instance's place: a node and what it takes of it."""
 
     node_id: str
-    device_uuids: tuple[str, ...]
+    slices: tuple[Slice, ...]
     device_model: str
     cpus_milli: int
     memory_bytes: int
 
+    @property
+    def device_uuids(self) -> tuple[str, ...]:
+        """The devices of which it takes something, each once."""
+        return device_uuids(self.slices)
 
-# GPUs, memory and CPUs left over, and the node's id.
-Score = tuple[int, int, int, str]
+
+# Empty devices that are opened, milli left over on the devices that are taken, devices, memory and CPUs left over on
+# the node, and the node's id.
+Score = tuple[int, int, int, int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Need:
-    """What one instance takes of one node for a given number of GPUs there."""
+class Need:
+    """What one instance takes of one node besides GPUs."""
 
     cpus_milli: int
     memory_bytes: int
-
-
-def admitted_kinds(gpu: GpuAsk, world: World) -> frozenset[str] | None:
-    """The GPU kinds an ask admits by name; None for any."""
-    if not gpu.names:
-        return None
-    present = world.models()
-    return frozenset[str]().union(*(resolve(name, present=present) for name in gpu.names))
-
-
-def _matching(use: NodeUse, gpu: GpuAsk, kinds: frozenset[str] | None) -> list[Device]:
-    return [
-        device
-        for device in use.node.devices
-        if (kinds is None or device.model in kinds) and gpu.admits_memory(device.memory_bytes)
-    ]
-
-
-def _need(use: NodeUse, ask: Ask, gpus: int) -> _Need:
-    """CPUs and memory for one instance here: what was asked, else its GPUs' share of the node.
-
-    The default share is cut to what is free, down to one CPU and 2 GiB a GPU: nobody asked for it, so it must not be
-    what a run waits for.
-    """
-    node, total = use.node, len(use.node.devices)
-    if gpus and total:
-        cpus = min(node.cpus_milli * gpus // total, max(use.cpus_free, min(1000, node.cpus_milli)))
-        memory = min(node.memory_bytes * gpus // total, max(use.memory_free, 2 * GIB * gpus))
-    else:
-        cpus, memory = min(DEFAULT_CPUS_MILLI, node.cpus_milli), min(DEFAULT_MEMORY_BYTES, node.memory_bytes)
-    return _Need(
-        cpus if ask.cpus_milli is None else ask.cpus_milli,
-        memory if ask.memory_bytes is None else ask.memory_bytes,
-    )
-
-
-def refusal(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> Refusal | None:
-    """The first constraint that keeps one instance with `gpus` GPUs from this node, or None if it fits now."""
-    found = _never(use, ask, kinds, gpus) or _not_now(use, ask, kinds, gpus)
-    return Refusal(node_id=use.id, constraint=found[0], text=found[1]) if found else None
-
-
-def _never(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> tuple[Constraint, str] | None:
-    node, need = use.node, _need(use, ask, gpus)
-    if ask.gpu and gpus:
-        matching = _matching(use, ask.gpu, kinds)
-        if not matching:
-            return Constraint.GPU_KIND, f"has {_inventory(use)}, {_wanted(ask.gpu)} asked"
-        most = max(_count_by_model(matching).values())
-        if most < gpus:
-            return Constraint.GPU_TOTAL, f"has {_counts(matching)}, {gpus} asked on one node"
-    if need.cpus_milli > node.cpus_milli:
-        text = f"has {format_cpus(node.cpus_milli)} CPUs, {format_cpus(need.cpus_milli)} asked"
-        return Constraint.CPU_TOTAL, text
-    if need.memory_bytes > node.memory_bytes:
-        text = f"has {format_memory(node.memory_bytes)} of memory, {format_memory(need.memory_bytes)} asked"
-        return Constraint.MEMORY_TOTAL, text
-    return None
-
-
-def _not_now(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> tuple[Constraint, str] | None:
-    need = _need(use, ask, gpus)
-    if use.node.state is not NodeState.READY:
-        return Constraint.NODE_STATE, use.blocked
-    if ask.gpu and gpus:
-        matching = _matching(use, ask.gpu, kinds)
-        usable = [device for device in matching if use.usable(device)]
-        free = [device for device in usable if device.uuid not in use.held_by]
-        if max(_count_by_model(usable).values(), default=0) < gpus:
-            return Constraint.GPU_HEALTH, _unusable(use, matching, gpus)
-        if max(_count_by_model(free).values(), default=0) < gpus:
-            held = len(usable) - len(free)
-            text = f"{held} of {_counts(usable)} held, {len(free)} free, {gpus} asked"
-            return Constraint.GPU_HELD, text
-    if need.cpus_milli > use.cpus_free:
-        total, free_cpus = format_cpus(use.node.cpus_milli), format_cpus(max(0, use.cpus_free))
-        text = f"{free_cpus} of {total} CPUs free, {format_cpus(need.cpus_milli)} asked"
-        return Constraint.CPU_HELD, text
-    if need.memory_bytes > use.memory_free:
-        total, free_memory = format_memory(use.node.memory_bytes), format_memory(max(0, use.memory_free))
-        text = f"{free_memory} of {total} of memory free, {format_memory(need.memory_bytes)} asked"
-        return Constraint.MEMORY_HELD, text
-    return None
 
 
 def choose(world: World, ask: Ask) -> tuple[Place, ...] | None:
     """Places for all instances of an ask, one a node, all of one GPU kind; None when they don't all fit now.
 
     A range of counts takes as many as fit. Among nodes that fit, the fullest is taken (best fit), so that whole nodes
-    stay free for those who need them; an ask without GPUs goes where no GPUs are, if it can.
+    stay free for those who need them, and parts of GPUs go to GPUs that are shared already; an ask without GPUs goes
+    where no GPUs are, if it can.
     """
     kinds = admitted_kinds(ask.gpu, world) if ask.gpu else None
     for gpus in gpu_counts(ask, world):
         by_model: dict[str, list[tuple[Score, Place]]] = defaultdict(list)
         for use in world.nodes.values():
-            if refusal(use, ask, kinds, gpus) is None:
-                for place in places_on(use, ask, kinds, gpus):
-                    by_model[place.device_model].append((_score(use, ask, gpus), place))
+            for place in places_on(use, ask, kinds, gpus):
+                by_model[place.device_model].append((_score(use, place), place))
         enough = [
             (model, sorted(found, key=_by_score)[: ask.nodes])
             for model, found in by_model.items()
@@ -183,80 +74,128 @@ def _by_score(scored: tuple[Score, Place]) -> Score:
     return scored[0]
 
 
-def _by_scores_then_model(found: tuple[str, list[tuple[Score, Place]]]) -> tuple[list[tuple[int, int, int]], str]:
+def _by_scores_then_model(found: tuple[str, list[tuple[Score, Place]]]) -> tuple[list[tuple[int, ...]], str]:
     """Node names decide between equal nodes only, never between kinds."""
     model, scored = found
-    return [score[:3] for score, _ in scored], model
+    return [score[:-1] for score, _ in scored], model
+
+
+def _score(use: NodeUse, place: Place) -> Score:
+    """Smaller is better; the id makes it the same every time."""
+    opened = milli_left = 0
+    for uuid in place.device_uuids:
+        held = use.devices.get(uuid)
+        opened += held is None
+        milli_left += held.milli_free if held else WHOLE_MILLI
+    milli_left -= sum(each.milli for each in place.slices)
+    devices_left = len(use.node.devices) - (len(use.devices) + opened if place.slices else 0)
+    memory_left, cpus_left = use.memory_free - place.memory_bytes, use.cpus_free - place.cpus_milli
+    return opened, milli_left, devices_left, memory_left, cpus_left, use.id
+
+
+def admitted_kinds(gpu: GpuAsk, world: World) -> frozenset[str] | None:
+    """The GPU kinds an ask admits by name; None for any."""
+    if not gpu.names:
+        return None
+    present = world.models()
+    return frozenset[str]().union(*(resolve(name, present=present) for name in gpu.names))
 
 
 def gpu_counts(ask: Ask, world: World) -> list[int]:
-    """How many GPUs per node to try, most first; [0] without GPUs."""
-    if ask.gpu is None:
+    """How many GPUs (of a MIG profile: instances) per node to try, most first; [0] without GPUs."""
+    gpu = ask.gpu
+    if gpu is None:
         return [0]
-    largest = max((len(use.node.devices) for use in world.nodes.values()), default=0)
-    return list(range(max(ask.gpu.count_min, min(ask.gpu.count_max, largest)), ask.gpu.count_min - 1, -1))
+    if gpu.count_min == gpu.count_max:
+        return [gpu.count_min]
+    each = 1 if gpu.mig_profile is None else MOST_MIG
+    largest = each * max((len(use.node.devices) for use in world.nodes.values()), default=0)
+    return list(range(max(gpu.count_min, min(gpu.count_max, largest)), gpu.count_min - 1, -1))
+
+
+# No GPU is cut into more MIG instances than this.
+MOST_MIG: Final = 8
+
+
+def matching(use: NodeUse, gpu: GpuAsk, kinds: frozenset[str] | None) -> list[Device]:
+    """The devices of a node that are of a kind and size that will do, held or not, however they are shared."""
+    return [
+        device
+        for device in use.node.devices
+        if (kinds is None or device.model in kinds)
+        and gpu.admits_memory(device.memory_bytes)
+        and (gpu.slice_memory or 0) <= device.memory_bytes
+    ]
+
+
+def parts_of(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> list[Part]:
+    """What an ask would take of each device of a node that it may take something of, whoever holds it now."""
+    if ask.gpu is None or not gpus or not isolates(ask):
+        return []
+    parts = (part_of(use, device, ask.gpu) for device in matching(use, ask.gpu, kinds))
+    return [part for part in parts if part is not None]
+
+
+def isolates(ask: Ask) -> bool:
+    """Whether what is asked for isolates as the ask says it must."""
+    return ask.isolation is Isolation.ANY or ask.gpu is None or not ask.gpu.fraction
+
+
+def need_of(use: NodeUse, ask: Ask, parts: list[Part], gpus: int) -> Need:
+    """CPUs and memory for one instance here: what was asked, else its GPUs' share of the node.
+
+    The default share is cut to what is free, down to one CPU and 2 GiB a GPU: nobody asked for it, so it must not be
+    what a run waits for. A part of a GPU brings that part of a GPU's share.
+    """
+    node, total = use.node, WHOLE_MILLI * len(use.node.devices)
+    if gpus and parts:
+        milli = gpus * min(part.slice.milli for part in parts)
+        cpus = min(max(_LEAST_CPUS_MILLI, node.cpus_milli * milli // total), max(use.cpus_free, 1000))
+        memory = min(max(_LEAST_MEMORY, node.memory_bytes * milli // total), max(use.memory_free, 2 * GIB * gpus))
+    else:
+        cpus, memory = DEFAULT_CPUS_MILLI, DEFAULT_MEMORY_BYTES
+    return Need(
+        min(cpus, node.cpus_milli) if ask.cpus_milli is None else ask.cpus_milli,
+        min(memory, node.memory_bytes) if ask.memory_bytes is None else ask.memory_bytes,
+    )
 
 
 def possible_models(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> list[str]:
     """The GPU kinds of which this node has enough, free or not; [""] for an ask without GPUs."""
     if not (ask.gpu and gpus):
         return [""]
-    return [model for model, count in _count_by_model(_matching(use, ask.gpu, kinds)).items() if count >= gpus]
+    return [model for model, count in most_by_model(parts_of(use, ask, kinds, gpus)).items() if count >= gpus]
+
+
+def most_by_model(parts: list[Part]) -> dict[str, int]:
+    """How many slices as asked the devices of each kind would take if they were empty."""
+    counts: dict[str, int] = defaultdict(int)
+    for part in parts:
+        counts[part.device.model] += part.most
+    return counts
 
 
 def places_on(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> list[Place]:
-    """One place for each GPU kind of this node that has enough free devices."""
-    need = _need(use, ask, gpus)
-    free: dict[str, list[Device]] = defaultdict(list)
-    if ask.gpu and gpus:
-        for device in _matching(use, ask.gpu, kinds):
-            if use.usable(device) and device.uuid not in use.held_by:
-                free[device.model].append(device)
-    else:
-        free[""] = []
+    """One place for each GPU kind of this node that has room for one instance now; none where it does not fit."""
+    parts = parts_of(use, ask, kinds, gpus)
+    need = need_of(use, ask, parts, gpus)
+    if use.node.state is not NodeState.READY or need.cpus_milli > use.cpus_free or need.memory_bytes > use.memory_free:
+        return []
+    by_model: dict[str, list[Part]] = defaultdict(list)
+    for part in parts:
+        if use.usable(part.device):
+            by_model[part.device.model].append(part)
+    if not (ask.gpu and gpus):
+        by_model[""] = []
+    found = [(model, take(use, of_kind, gpus)) for model, of_kind in sorted(by_model.items())]
     return [
         Place(
             node_id=use.id,
-            device_uuids=tuple(device.uuid for device in devices[:gpus]),
+            slices=slices,
             device_model=model,
             cpus_milli=need.cpus_milli,
             memory_bytes=need.memory_bytes,
         )
-        for model, devices in sorted(free.items())
-        if len(devices) >= gpus
+        for model, slices in found
+        if slices is not None
     ]
-
-
-def _score(use: NodeUse, ask: Ask, gpus: int) -> Score:
-    """Smaller is better: GPUs left over, then memory left over, then CPUs; the id makes it the same every time."""
-    need = _need(use, ask, gpus)
-    gpus_left = len(use.node.devices) - (len(use.held_by) + gpus if ask.gpu else 0)
-    return gpus_left, use.memory_free - need.memory_bytes, use.cpus_free - need.cpus_milli, use.id
-
-
-def _count_by_model(devices: list[Device]) -> dict[str, int]:
-    counts: dict[str, int] = defaultdict(int)
-    for device in devices:
-        counts[device.model] += 1
-    return counts
-
-
-def _counts(devices: list[Device]) -> str:
-    return " + ".join(f"{count} {model}" for model, count in sorted(_count_by_model(devices).items())) or "no GPU"
-
-
-def _inventory(use: NodeUse) -> str:
-    return _counts(list(use.node.devices))
-
-
-def _wanted(gpu: GpuAsk) -> str:
-    return gpu.canonical
-
-
-def _unusable(use: NodeUse, matching: list[Device], gpus: int) -> str:
-    bad = [device for device in matching if not use.usable(device)]
-    why = "; ".join(
-        f"GPU {device.index} " + (f"used by {device.foreign}" if device.foreign else f"{device.health}")
-        for device in bad[:4]
-    )
-    return f"{len(bad)} of {_counts(matching)} can't be used ({why}), {gpus} asked"

@@ -53,7 +53,7 @@ def hold_places(world: World, waiting: Waiting, places: tuple[Place, ...], until
                 node_id=spot.node_id,
                 cpus_milli=spot.cpus_milli,
                 memory_bytes=spot.memory_bytes,
-                device_uuids=spot.device_uuids,
+                slices=spot.slices,
                 until=until,
                 project=waiting.project,
                 account=waiting.account,

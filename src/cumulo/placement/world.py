@@ -10,6 +10,10 @@ from dataclasses import dataclass, field, replace
 from cumulo.domain.ask import Ask
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.run import PurchaseOption
+from cumulo.domain.sharing import SharingMode, Slice, device_uuids
+from cumulo.placement.device import DeviceUse, objection
+
+_EMPTY = DeviceUse()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,7 @@ class Hold:
     node_id: str
     cpus_milli: int
     memory_bytes: int
-    device_uuids: tuple[str, ...] = ()
+    slices: tuple[Slice, ...] = ()
     until: float | None = None
     project: str = "default"
     account: str = ""
@@ -40,17 +44,26 @@ class Hold:
         """What this instance lives and dies with: the id of its attempt, shared by all its ranks."""
         return self.instance_id.rpartition("-")[0] or self.instance_id
 
+    @property
+    def device_uuids(self) -> tuple[str, ...]:
+        """The devices of which it holds something, each once."""
+        return device_uuids(self.slices)
+
 
 @dataclass(slots=True, kw_only=True)
 class NodeUse:
-    """A node and how much of it is free. `held_by` maps a device's uuid to the instance that holds it."""
+    """A node and how much of it is free. `devices` are those of which something is held, by uuid.
+
+    `may_change_mode` lets a device that is empty go into any mode its node can enforce; without, it stays in its first.
+    """
 
     id: str
     node: Node
     generation: int = 0
     cpus_free: int = 0
     memory_free: int = 0
-    held_by: dict[str, str] = field(default_factory=dict)
+    devices: dict[str, DeviceUse] = field(default_factory=dict)
+    may_change_mode: bool = True
 
     @property
     def blocked(self) -> str:
@@ -63,6 +76,22 @@ class NodeUse:
         """Whether the device could be given to somebody if nobody held it."""
         return device.health in (DeviceHealth.OK, DeviceHealth.DEGRADED) and not device.foreign
 
+    def held(self, device: Device) -> DeviceUse:
+        """What is held of a device: to be read only."""
+        return self.devices.get(device.uuid, _EMPTY)
+
+    def empty(self, device: Device) -> bool:
+        """Whether nobody holds anything of the device."""
+        return device.uuid not in self.devices
+
+    def modes(self, device: Device) -> tuple[SharingMode, ...]:
+        """The modes that the device may be in once it is empty."""
+        return device.modes if self.may_change_mode else device.modes[:1]
+
+    def free(self) -> list[Device]:
+        """The devices that could be given whole to somebody now."""
+        return [device for device in self.node.devices if self.usable(device) and self.empty(device)]
+
     def copy(self) -> "NodeUse":
         return NodeUse(
             id=self.id,
@@ -70,7 +99,8 @@ class NodeUse:
             generation=self.generation,
             cpus_free=self.cpus_free,
             memory_free=self.memory_free,
-            held_by=dict(self.held_by),
+            devices={uuid: use.copy() for uuid, use in self.devices.items()},
+            may_change_mode=self.may_change_mode,
         )
 
 
@@ -80,17 +110,24 @@ class OverHeld(ValueError):
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """All nodes by id and all holds by instance id."""
+    """All nodes by id and all holds by instance id. `may_change_mode`: see `NodeUse`."""
 
     nodes: dict[str, NodeUse] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)
+    may_change_mode: bool = True
 
     def see_node(self, node_id: str, node: Node, *, generation: int | None = None) -> None:
         """Takes in a node as it is now; what is held of it stays held, even of what is gone."""
         known = self.nodes.get(node_id)
         if known is not None and known.node == node and generation in (None, known.generation):
             return
-        use = NodeUse(id=node_id, node=node, cpus_free=node.cpus_milli, memory_free=node.memory_bytes)
+        use = NodeUse(
+            id=node_id,
+            node=node,
+            cpus_free=node.cpus_milli,
+            memory_free=node.memory_bytes,
+            may_change_mode=self.may_change_mode,
+        )
         use.generation = generation if generation is not None else (known.generation if known else 0)
         self.nodes[node_id] = use
         for hold in self.holds.values():
@@ -98,17 +135,23 @@ class World:
                 self._take(use, hold)
 
     def hold(self, hold: Hold) -> None:
-        """Raises OverHeld when a device is held already or the node is unknown."""
+        """Raises OverHeld when a slice can't be held beside what is (`placement.device`), or the node is unknown."""
         if hold.instance_id in self.holds:
             raise OverHeld(f"{hold.instance_id} holds something already")
         use = self.nodes.get(hold.node_id)
         if use is None:
             raise OverHeld(f"{hold.instance_id} can't hold anything of {hold.node_id}: no such node")
-        for uuid in hold.device_uuids:
-            if uuid in use.held_by:
-                raise OverHeld(f"device {uuid} is held by {use.held_by[uuid]}, {hold.instance_id} can't hold it")
+        known = {device.uuid: device for device in use.node.devices}
+        for uuid, slices in by_device(hold.slices).items():
+            if text := objection(use.devices.get(uuid, _EMPTY), uuid, known.get(uuid), slices):
+                raise OverHeld(f"{text}: {hold.instance_id} can't hold it")
         self.holds[hold.instance_id] = hold
         self._take(use, hold)
+
+    def restore(self, hold: Hold) -> None:
+        """Takes in a hold of a node that is known, which is there whatever its devices have become since."""
+        self.holds[hold.instance_id] = hold
+        self._take(self.nodes[hold.node_id], hold)
 
     def release(self, instance_id: str) -> None:
         """Gives back what an instance held; nothing if it held nothing."""
@@ -119,7 +162,9 @@ class World:
         use.cpus_free += hold.cpus_milli
         use.memory_free += hold.memory_bytes
         for uuid in hold.device_uuids:
-            del use.held_by[uuid]
+            use.devices[uuid].remove(instance_id)
+            if not use.devices[uuid].slices:
+                del use.devices[uuid]
 
     def declare_end(self, instance_id: str, until: float | None) -> None:
         """When what is held must end at the latest, once that is known better."""
@@ -129,15 +174,25 @@ class World:
     def _take(use: NodeUse, hold: Hold) -> None:
         use.cpus_free -= hold.cpus_milli
         use.memory_free -= hold.memory_bytes
-        use.held_by.update(dict.fromkeys(hold.device_uuids, hold.instance_id))
+        for uuid, slices in by_device(hold.slices).items():
+            use.devices.setdefault(uuid, DeviceUse()).add(hold.instance_id, slices)
 
     def copy(self) -> "World":
         """A world to try things on."""
-        return World(nodes={name: use.copy() for name, use in self.nodes.items()}, holds=dict(self.holds))
+        nodes = {name: use.copy() for name, use in self.nodes.items()}
+        return World(nodes=nodes, holds=dict(self.holds), may_change_mode=self.may_change_mode)
 
     def models(self) -> frozenset[str]:
         """The GPU kinds that are there."""
         return frozenset(device.model for use in self.nodes.values() for device in use.node.devices)
+
+
+def by_device(slices: Iterable[Slice]) -> dict[str, tuple[Slice, ...]]:
+    """Slices by the uuid of the device they lie on."""
+    found: dict[str, tuple[Slice, ...]] = {}
+    for each in slices:
+        found[each.device_uuid] = (*found.get(each.device_uuid, ()), each)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

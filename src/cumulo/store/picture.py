@@ -80,7 +80,8 @@ def devices(tx: Connection) -> Sequence[RowMapping]:
 
 
 def holds(tx: Connection) -> Sequence[RowMapping]:
-    return tx.execute(select(t.hold)).mappings().all()
+    """All that is held, as one instance took it."""
+    return tx.execute(select(t.hold).order_by(t.hold.c.instance_id, t.hold.c.device_uuid)).mappings().all()
 
 
 def instance_state(tx: Connection, instance_id: str) -> str | None:
