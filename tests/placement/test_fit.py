@@ -6,10 +6,29 @@ from hypothesis import strategies as st
 
 from cumulo.domain.node import DeviceHealth, NodeState
 from cumulo.domain.quantities import GIB
+from cumulo.domain.sharing import Isolation
 from cumulo.placement.explain import reasons
 from cumulo.placement.fit import admitted_kinds, choose, gpu_counts
+from cumulo.placement.order import hold_places
 from cumulo.placement.refuse import Constraint, refusal
-from tests.placement.worlds import ask, asks, device, few, hold, node, nodes, world, worlds
+from tests.placement.worlds import (
+    E,
+    M,
+    P,
+    T,
+    ask,
+    asks,
+    device,
+    few,
+    hold,
+    mig,
+    node,
+    nodes,
+    part,
+    waiting,
+    world,
+    worlds,
+)
 
 BUSY = ("A100-80GB",) * 8
 
@@ -91,6 +110,172 @@ def test_every_constraint_says_what_binds(there, held, asked, constraint, text):
     assert why.summary() == text
     assert why.ever is not constraint.lasting
     assert choose(seen, asked) is None
+
+
+H100, T4 = "H100-80GB", "T4"
+ALL_1G = tuple(mig("n-0", "1g.10gb", start) for start in range(7))
+
+
+@pytest.mark.parametrize(
+    ("there", "held", "asked", "constraint", "text"),
+    [
+        (node("n", (T4,)), (), ask("H100:0.5"), Constraint.GPU_KIND, "has 1 T4, H100:0.5 asked"),
+        (
+            node("n", (T4,)),
+            (),
+            ask("T4", slice_memory=16 * GIB),
+            Constraint.GPU_KIND,
+            "has 1 T4, 16GB of a T4 asked",
+        ),
+        (
+            node("n", (T4,)),
+            (),
+            ask("T4:0.5", hard=True),
+            Constraint.ISOLATION,
+            "a fraction of a GPU is shared with others, hard isolation asked",
+        ),
+        (
+            node("n", (T4, T4)),
+            (),
+            ask("mig-1g.10gb"),
+            Constraint.GPU_SHARING,
+            "T4 has no MIG, mig-1g.10gb:1 asked",
+        ),
+        (
+            node("n", (H100,)),
+            (),
+            ask("H100:mig-9g.1gb"),
+            Constraint.GPU_SHARING,
+            "no MIG profile 9g.1gb on H100-80GB; there are "
+            "1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb",
+        ),
+        (
+            node("n", (device("n", 0, H100, modes=(E, T)),)),
+            (),
+            ask("H100:mig-1g.10gb"),
+            Constraint.GPU_SHARING,
+            "1 H100-80GB can only be held as exclusive or timeslice here, H100:mig-1g.10gb:1 asked",
+        ),
+        (
+            node("n", (device("n", 0, H100, modes=(E, T)),)),
+            (),
+            ask("H100:0.5", sharing=P),
+            Constraint.GPU_SHARING,
+            "1 H100-80GB can only be held as exclusive or timeslice here, H100:0.5 by mps asked",
+        ),
+        (
+            node("n", (H100,)),
+            (),
+            ask("mig-1g.20gb:5"),
+            Constraint.GPU_TOTAL,
+            "takes 4 1g.20gb at most, 5 asked on one node",
+        ),
+        (
+            node("n", (H100,) * 2),
+            (hold("a", "n", part("n-0", 750)), hold("b", "n", part("n-1", 900))),
+            ask("0.5"),
+            Constraint.GPU_HELD,
+            "250 of 1000 milli free on the emptiest of 2 H100-80GB, 500 asked",
+        ),
+        (
+            node("n", (H100,)),
+            (hold("a", "n", part("n-0", 100, gib=60)),),
+            ask("0.5"),
+            Constraint.GPU_HELD,
+            "250 of 1000 milli free on H100-80GB, 500 asked",
+        ),
+        (
+            node("n", (H100,) * 3),
+            (hold("a", "n", 0, mig("n-1", "3g.40gb", 0, 500)), hold("b", "n", 2)),
+            ask("H100:0.25"),
+            Constraint.GPU_HELD,
+            "3 of 3 H100-80GB held (2 exclusive, 1 mig), 250 milli asked",
+        ),
+        (
+            node("n", (H100,) * 2),
+            (hold("a", "n", *ALL_1G), hold("b", "n", 1)),
+            ask("mig-1g.10gb"),
+            Constraint.GPU_HELD,
+            "no 1g.10gb slice free: 2 of 2 H100-80GB held (1 exclusive, 1 mig), 1 asked",
+        ),
+        (
+            node("n", (H100,)),
+            (hold("a", "n", mig("n-0", "3g.40gb", 4, 500)),),
+            ask("mig-1g.20gb:3"),
+            Constraint.GPU_HELD,
+            "2 1g.20gb slices free: 1 of 1 H100-80GB held (1 mig), 3 asked",
+        ),
+        (
+            node("n", (H100,) * 2),
+            (hold("a", "n", part("n-0", 100)),),
+            ask("2"),
+            Constraint.GPU_HELD,
+            "1 of 2 H100-80GB held (1 mps), 1 free, 2 asked",
+        ),
+    ],
+)
+def test_every_way_of_sharing_says_what_binds(there, held, asked, constraint, text):
+    test_every_constraint_says_what_binds(there, held, asked, constraint, text)
+
+
+def sliced(seen, asked):
+    return [each for spot in choose(seen, asked) or () for each in spot.slices]
+
+
+def test_fractions_fill_the_fullest_device_first():
+    seen = world(node("n", (H100,) * 2), holds=[hold("a", "n", part("n-1", 500)), hold("b", "n", part("n-0", 250))])
+    assert [(one.device_uuid, one.milli, one.memory_bytes, one.mode) for one in sliced(seen, ask("0.5"))] == [
+        ("n-1", 500, 40 * GIB, P)
+    ]
+    assert [one.device_uuid for one in sliced(seen, ask("0.6"))] == ["n-0"]
+
+
+def test_a_fraction_opens_no_empty_device_while_a_shared_one_has_room():
+    seen = world(node("a", (H100,)), node("b", (H100,) * 8), holds=[hold("x", "b", part("b-3", 100))])
+    assert [one.device_uuid for one in sliced(seen, ask("0.5"))] == ["b-3"]
+
+
+def test_a_fraction_by_memory_is_as_much_of_the_device_as_its_memory():
+    (one,) = sliced(world(node("n", (T4,))), ask("T4", slice_memory=5 * GIB))
+    assert (one.milli, one.memory_bytes) == (334, 5 * GIB)
+
+
+def test_a_fraction_is_shared_as_asked_else_in_the_best_way_there_is():
+    seen = world(node("n", (H100,)), holds=[hold("a", "n", part("n-0", 100, mode=T))])
+    assert [one.mode for one in sliced(seen, ask("0.5", sharing=T))] == [T]
+    assert sliced(seen, ask("0.5")) == [], "mps is what it gets, and the device is in another mode"
+    only_turns = world(node("n", (device("n", 0, H100, modes=(E, T)),)))
+    assert [one.mode for one in sliced(only_turns, ask("0.5"))] == [T]
+
+
+def test_mig_instances_lie_where_they_leave_the_most_room():
+    seen = world(node("n", (H100,)))
+    (small,) = sliced(seen, ask("mig-1g.10gb"))
+    seen.hold(hold("a", "n", small))
+    assert small.start == 6
+    assert [one.start for one in sliced(seen, ask("mig-4g.40gb"))] == [0]
+    assert (small.milli, small.memory_bytes) == (125, int(9.75 * GIB))
+
+
+def test_mig_instances_of_one_ask_may_lie_on_several_devices():
+    seen = world(node("n", (H100,) * 2), holds=[hold("a", "n", mig("n-0", "4g.40gb", 0, 500))])
+    assert {(one.device_uuid, one.start) for one in sliced(seen, ask("mig-3g.40gb:2"))} == {("n-0", 4), ("n-1", 4)}
+    assert len(sliced(seen, ask("mig-1g.10gb:1.."))) == 10
+
+
+def test_a_device_that_may_not_change_its_mode_stays_in_its_first():
+    fixed = world(may_change_mode=False)
+    fixed.see_node("n", node("n", (device("n", 0, H100, modes=(M, E, P)),)))
+    assert sliced(fixed, ask("H100")) == []
+    assert len(sliced(fixed, ask("mig-3g.40gb"))) == 1
+    assert reasons(fixed, ask("H100")).summary() == "1 H100-80GB can only be held as mig here, H100:1 asked"
+
+
+def test_a_part_of_a_gpu_brings_its_part_of_the_node():
+    seen = world(node("n", (H100,) * 8, cpus=64, gib=512))
+    assert [(spot.cpus_milli, spot.memory_bytes) for spot in choose(seen, ask("0.5"))] == [(4000, 32 * GIB)]
+    assert [(spot.cpus_milli, spot.memory_bytes) for spot in choose(seen, ask("mig-1g.10gb:2"))] == [(2000, 16 * GIB)]
+    assert [(spot.cpus_milli, spot.memory_bytes) for spot in choose(seen, ask("0.001"))] == [(100, GIB // 4)]
 
 
 def test_a_gang_needs_enough_nodes():
@@ -184,7 +369,7 @@ def test_what_is_chosen_is_free_fit_and_of_one_kind(seen, asked):
         return
     assert len({spot.node_id for spot in places}) == len(places) == asked.nodes, "no node twice"
     assert len({spot.device_model for spot in places}) == 1
-    assert len({len(spot.device_uuids) for spot in places}) == 1
+    assert len({len(spot.slices) for spot in places}) == 1
     kinds = admitted_kinds(asked.gpu, seen) if asked.gpu else None
     for spot in places:
         use = seen.nodes[spot.node_id]
@@ -193,17 +378,31 @@ def test_what_is_chosen_is_free_fit_and_of_one_kind(seen, asked):
         assert spot.memory_bytes <= use.memory_free
         chosen = [each for each in use.node.devices if each.uuid in spot.device_uuids]
         assert len(chosen) == len(spot.device_uuids)
-        assert not {each.uuid for each in chosen} & set(use.devices)
         for each in chosen:
             assert each.health in (DeviceHealth.OK, DeviceHealth.DEGRADED)
             assert not each.foreign
             assert kinds is None or each.model in kinds
             assert asked.gpu is not None
             assert asked.gpu.admits_memory(each.memory_bytes)
+            assert use.held(each).mode in (None, *(one.mode for one in spot.slices))
+        assert all(as_asked(one, asked) for one in spot.slices)
         if asked.gpu:
-            assert asked.gpu.count_min <= len(chosen) <= asked.gpu.count_max
+            assert asked.gpu.count_min <= len(spot.slices) <= asked.gpu.count_max
         else:
-            assert not chosen
+            assert not spot.slices
+    hold_places(seen, waiting("new", asked), places)  # raises OverHeld where anything is held twice
+
+
+def as_asked(one, asked):
+    """Whether a slice is what an ask says, as isolated as it says."""
+    gpu = asked.gpu
+    if gpu.mig_profile:
+        return one.profile == gpu.mig_profile and one.start is not None
+    if gpu.slice_memory:
+        return one.memory_bytes == gpu.slice_memory and asked.isolation != Isolation.HARD
+    if gpu.milli:
+        return one.milli == gpu.milli and one.mode in ((P, T) if gpu.sharing is None else (gpu.sharing,))
+    return (one.mode, one.milli) == (E, 1000)
 
 
 @few
@@ -225,7 +424,7 @@ def test_what_could_never_be_taken_is_not_taken_by_empty_healthy_nodes_either(se
 
 
 def healthy(there):
-    devices = tuple(device(there.name, each.index, each.model) for each in there.devices)
+    devices = tuple(device(there.name, each.index, each.model, modes=each.modes) for each in there.devices)
     return node(there.name, devices, cpus=there.cpus_milli // 1000, gib=there.memory_bytes // GIB)
 
 

@@ -5,8 +5,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from cumulo.domain.sharing import Slice
 from cumulo.placement.world import OverHeld, World
-from tests.placement.worlds import hold, node, nodes, world
+from tests.placement.worlds import E, M, P, T, hold, mig, node, nodes, part, world
 
 
 def test_a_device_is_held_once():
@@ -53,6 +54,82 @@ def test_generations_are_kept_unless_told():
     assert seen.nodes["n"].generation == 9
 
 
+@pytest.mark.parametrize(
+    ("there", "new", "why"),
+    [
+        ((0,), part("n-0", 1), "n-0 is held by a"),
+        ((part("n-0", 1),), Slice(device_uuid="n-0"), "n-0 is held by a"),
+        ((part("n-0", 1),), part("n-0", 1, mode=T), "n-0 is in mode mps, and in one mode at a time"),
+        ((part("n-0", 1),), mig("n-0", "1g.10gb", 0), "n-0 is in mode mps, and in one mode at a time"),
+        ((part("n-0", 600),), part("n-0", 401), "400 of 1000 milli of device n-0 are free"),
+        ((part("n-0", 1, gib=79),), part("n-0", 1, gib=2), "1073741824 of 85899345920 bytes of device n-0 are free"),
+        ((mig("n-0", "3g.40gb", 4),), mig("n-0", "1g.20gb", 6), "1g.20gb can't lie at 6 .* where lie: 3g.40gb at 4"),
+        ((), mig("n-0", "3g.40gb", 2), "3g.40gb can't lie at 2 of device n-0, where lie: none"),
+        ((mig("n-0", "1g.10gb+me", 0),), mig("n-0", "1g.10gb+me", 1), "1g.10gb\\+me can't lie at 1"),
+        ((), mig("n-0", "9g.1gb", 0), "n-0 is a A100-80GB, which has no MIG profile 9g.1gb"),
+        ((), mig("n-1", "1g.10gb", 0), "n-1 is a T4, which has no MIG"),
+    ],
+)
+def test_a_slice_is_held_once_and_a_device_in_one_mode(there, new, why):
+    seen = world(node("n", ("A100-80GB", "T4")), holds=[hold("a", "n", *there)])
+    before = seen.copy()
+    with pytest.raises(OverHeld, match=why):
+        seen.hold(hold("b", "n", new))
+    assert seen == before
+
+
+def test_a_device_changes_its_mode_once_it_is_empty():
+    seen = world(node("n", ("A100-80GB",)), holds=[hold("a", "n", part("n-0", 999)), hold("b", "n", part("n-0", 1))])
+    assert (seen.nodes["n"].devices["n-0"].mode, seen.nodes["n"].devices["n-0"].holders) == (P, ("a", "b"))
+    seen.release("a")
+    seen.release("b")
+    assert seen == world(node("n", ("A100-80GB",)))
+    seen.hold(hold("c", "n", mig("n-0", "7g.80gb", 0)))
+
+
+def test_what_is_known_to_be_held_is_restored_whatever_became_of_its_device():
+    seen = world(node("n"))
+    seen.restore(hold("a", "n", part("n-0", 600)))
+    seen.restore(hold("b", "n", part("n-0", 600)))
+    assert seen.nodes["n"].devices["n-0"].milli_free == -200
+    seen.release("a")
+    seen.hold(hold("c", "n", part("n-0", 1)))
+    with pytest.raises(OverHeld, match="n-0 is held by b, c"):
+        seen.hold(hold("d", "n", 0))
+
+
+@st.composite
+def any_slice(draw, device):
+    """A slice that may or may not be lawful there."""
+    mode = draw(st.sampled_from((E, M, M, P, P, T)))
+    if mode is M:
+        return mig(device.uuid, draw(st.sampled_from(("1g.10gb", "3g.40gb", "1g.20gb"))), draw(st.integers(0, 7)))
+    if mode is E:
+        return Slice(device_uuid=device.uuid)
+    return part(device.uuid, draw(st.integers(1, 1000)), mode=mode, gib=draw(st.integers(0, 80)))
+
+
+WIDTH, STARTS = {"1g.10gb": 1, "3g.40gb": 4, "1g.20gb": 2}, {"1g.10gb": range(7), "3g.40gb": (0, 4)}
+
+
+def lawful(device, slices):
+    """The rules once more, as the words of DESIGN have them; the profiles' own from NVIDIA's table."""
+    modes = {each.mode for each in slices}
+    if len(modes) > 1 or (modes == {E} and len(slices) > 1):
+        return False
+    if modes == {M}:
+        cells = [each.start + offset for each in slices for offset in range(WIDTH[each.profile])]
+        return (
+            device.model in ("A100-80GB", "H100-80GB")
+            and all(each.start in STARTS.get(each.profile, (0, 2, 4, 6)) for each in slices)
+            and len(cells) == len(set(cells))
+            and sum(3 if each.profile == "3g.40gb" else 1 for each in slices) <= 7
+        )
+    return modes == {E} or (
+        sum(each.milli for each in slices) <= 1000 and sum(each.memory_bytes for each in slices) <= device.memory_bytes
+    )
+
+
 class Deltas(RuleBasedStateMachine):
     """Any order of nodes seen, holds and releases."""
 
@@ -72,17 +149,19 @@ class Deltas(RuleBasedStateMachine):
     @rule(data=st.data())
     def hold(self, data):
         name = data.draw(st.sampled_from(sorted(self.facts)))
-        devices = [each.index for each in self.facts[name].devices]
-        chosen = data.draw(st.lists(st.sampled_from(devices), unique=True)) if devices else []
+        devices = self.facts[name].devices
+        chosen = [data.draw(any_slice(each)) for each in devices if data.draw(st.booleans())]
+        chosen += [data.draw(any_slice(devices[0]))] if devices and data.draw(st.booleans()) else []
         self.number += 1
         new = hold(f"i{self.number}", name, *chosen, cpus=data.draw(st.integers(0, 4)))
-        held = {uuid for other in self.holds.values() for uuid in other.device_uuids}
-        if held & set(new.device_uuids):
-            with pytest.raises(OverHeld):
-                self.seen.hold(new)
-        else:
+        held = [each for other in self.holds.values() for each in other.slices]
+        touched = {each.uuid: each for each in devices if each.uuid in new.device_uuids}
+        if all(lawful(each, [s for s in held + chosen if s.device_uuid == uuid]) for uuid, each in touched.items()):
             self.seen.hold(new)
             self.holds[new.instance_id] = new
+        else:
+            with pytest.raises(OverHeld):
+                self.seen.hold(new)
 
     @precondition(lambda self: self.holds)
     @rule(data=st.data())
@@ -101,7 +180,10 @@ class Deltas(RuleBasedStateMachine):
 
     @invariant()
     def the_same_as_afresh(self):
-        assert self.seen == world(*self.facts.values(), holds=self.holds.values())
+        afresh = world(*self.facts.values())
+        for each in self.holds.values():
+            afresh.restore(each)
+        assert self.seen == afresh
 
 
 TestDeltas = Deltas.TestCase

@@ -1,45 +1,49 @@
 """Worlds to place in: by hand, and drawn by hypothesis."""
 
+from dataclasses import replace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from cumulo.domain.ask import Ask, parse_gpu_ask
+from cumulo.catalog.mig import mig_layout
+from cumulo.domain.ask import Ask, GpuAsk, parse_gpu_ask
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.quantities import GIB
-from cumulo.domain.sharing import SharingMode, Slice
+from cumulo.domain.sharing import Isolation, SharingMode, Slice
+from cumulo.placement.device import mig_starts
 from cumulo.placement.fit import choose
+from cumulo.placement.slicing import mig_part, share_free
 from cumulo.placement.world import Hold, Waiting, World
 
+E, M, P, T = SharingMode.EXCLUSIVE, SharingMode.MIG, SharingMode.MPS, SharingMode.TIMESLICE
+MODES = {"A100-80GB": (E, M, P, T), "H100-80GB": (E, M, P, T), "T4": (E, P, T), "L4": (E, P, T)}
 MEMORY = {"A100-80GB": 80 * GIB, "H100-80GB": 80 * GIB, "T4": 15 * GIB, "L4": 23 * GIB}
 
 
-def ask(gpu=None, *, cpus=None, gib=None, nodes=1):
-    """An ask in the words people use: `ask("A100:8", cpus=16, gib=64, nodes=2)`."""
+def ask(gpu=None, *, cpus=None, gib=None, nodes=1, hard=False, **part):
+    """An ask in the words people use: `ask("A100:8", cpus=16, gib=64, nodes=2)`; `part` says more of a fraction."""
     return Ask(
-        gpu=parse_gpu_ask(gpu) if gpu else None,
+        gpu=replace(parse_gpu_ask(gpu), **part) if gpu else None,
         cpus_milli=None if cpus is None else int(cpus * 1000),
         memory_bytes=None if gib is None else int(gib * GIB),
         nodes=nodes,
+        isolation=Isolation.HARD if hard else Isolation.ANY,
     )
 
 
 def node(name, gpus=(), *, cpus=64, gib=512, **changes):
     """A node with devices `{name}-0…` of the kinds in `gpus`; a kind may be a ready-made Device."""
-    devices = tuple(
-        gpu
-        if isinstance(gpu, Device)
-        else Device(uuid=f"{name}-{index}", index=index, model=gpu, memory_bytes=MEMORY[gpu])
-        for index, gpu in enumerate(gpus)
-    )
+    devices = tuple(gpu if isinstance(gpu, Device) else device(name, index, gpu) for index, gpu in enumerate(gpus))
     return Node(name=name, cpus_milli=cpus * 1000, memory_bytes=gib * GIB, devices=devices, **changes)
 
 
 def device(name, index, model="A100-80GB", **changes):
+    changes.setdefault("modes", MODES[model])
     return Device(uuid=f"{name}-{index}", index=index, model=model, memory_bytes=MEMORY[model], **changes)
 
 
-def world(*nodes, holds=()):
-    made = World()
+def world(*nodes, holds=(), may_change_mode=True):
+    made = World(may_change_mode=may_change_mode)
     for each in nodes:
         made.see_node(each.name, each)
     for each in holds:
@@ -106,6 +110,7 @@ def nodes(draw, name):
             index=index,
             model=model,
             memory_bytes=MEMORY[model],
+            modes=draw(st.sampled_from((MODES[model],) * 4 + ((E,), (T, P), MODES[model][1:]))),
             health=draw(healths),
             foreign=draw(st.sampled_from(("", "", "", "", "somebody's python"))),
         )
@@ -121,16 +126,42 @@ def nodes(draw, name):
 
 
 @st.composite
+def free_slices(draw, use):
+    """What one more instance may hold of a node's devices."""
+    found = []
+    for each in use.node.devices:
+        mode = use.held(each).mode
+        modes = each.modes if mode is None else () if mode is E else (mode,)
+        if modes and draw(st.booleans()):
+            found += draw(slices_of(use, each, draw(st.sampled_from(modes))))
+    return tuple(found)
+
+
+@st.composite
+def slices_of(draw, use, device, mode):
+    if mode is E:
+        return [Slice(device_uuid=device.uuid, memory_bytes=device.memory_bytes)]
+    if mode is M:
+        spots = [
+            (mig_part(device, mig_layout(device.model), profile).slice, start)
+            for profile in mig_layout(device.model).profiles
+            for start in mig_starts(mig_layout(device.model), profile, use.held(device).instances())
+        ]
+        return [replace(each, start=start) for each, start in [draw(st.sampled_from(spots))]] if spots else []
+    free = share_free(use, device)
+    milli = draw(st.integers(1, free)) if free > 0 else 0
+    return [part(device.uuid, milli, mode=mode, gib=milli * device.memory_bytes // 1000 / GIB)] if milli else []
+
+
+@st.composite
 def worlds(draw, most=5):
     made = World()
     for number in range(draw(st.integers(0, most))):
         made.see_node(f"n{number}", draw(nodes(f"n{number}")))
     for number in range(draw(st.integers(0, 6)) if made.nodes else 0):
         use = made.nodes[draw(st.sampled_from(sorted(made.nodes)))]
-        free = [each.uuid for each in use.node.devices if use.empty(each)]
         cpus = draw(st.integers(0, max(0, use.cpus_free // 1000)))
         gib = draw(st.integers(0, max(0, use.memory_free // GIB)))
-        taken = draw(st.lists(st.sampled_from(free), unique=True)) if free else []
         made.hold(
             Hold(
                 instance_id=f"held{number}",
@@ -139,22 +170,33 @@ def worlds(draw, most=5):
                 node_id=use.id,
                 cpus_milli=cpus * 1000,
                 memory_bytes=gib * GIB,
-                slices=tuple(Slice(device_uuid=uuid) for uuid in taken),
+                slices=draw(free_slices(use)),
                 until=draw(st.none() | st.integers(1, 20).map(float)),
             )
         )
     return made
 
 
-gpu_asks = st.sampled_from(
+whole_asks = st.sampled_from(
     ("1", "2", "A100", "A100:2", "A100,H100:2", "24GB..:1..4", "1..3", "T4,L4:1..2", "..24GB", "8", "H100:2..3")
 ).map(parse_gpu_ask)
+mig_asks = st.sampled_from(
+    ("mig-1g.10gb", "H100:mig-3g.40gb", "mig-1g.20gb:2", "A100:mig-2g.20gb:1..5", "mig-7g.80gb:2", "mig-1g.5gb")
+).map(parse_gpu_ask)
+fractions = st.builds(
+    GpuAsk,
+    names=st.sampled_from(((), ("A100",), ("T4", "L4"))),
+    milli=st.integers(1, 999),
+    sharing=st.sampled_from((None, None, P, T)),
+) | st.builds(GpuAsk, slice_memory=st.integers(1, 90).map(lambda gib: gib * GIB))
+gpu_asks = whole_asks | fractions | mig_asks
 asks = st.builds(
     Ask,
     gpu=st.none() | gpu_asks,
     cpus_milli=st.none() | st.integers(1, 40).map(lambda cpus: cpus * 1000),
     memory_bytes=st.none() | st.integers(1, 150).map(lambda gib: gib * GIB),
     nodes=st.sampled_from((1, 1, 1, 2, 3)),
+    isolation=st.sampled_from((Isolation.ANY, Isolation.ANY, Isolation.HARD)),
 )
 
 
