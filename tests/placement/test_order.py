@@ -50,7 +50,7 @@ def test_one_refusal_speaks_for_all_equal_asks(monkeypatch):
 
 def test_a_pass_has_a_limit():
     queue = [waiting(f"w{n:03}", ask(cpus=0.01, gib=0.001)) for n in range(100)]
-    assert len(place(world(FOUR), queue, limit=7)) == 7
+    assert len(place(world(FOUR), queue, limit=7).decisions) == 7
 
 
 @few

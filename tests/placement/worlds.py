@@ -61,7 +61,7 @@ def mig(uuid, profile, start, milli=125):
     return Slice(device_uuid=uuid, mode=SharingMode.MIG, milli=milli, profile=profile, start=start)
 
 
-def hold(name, node_id, *devices, cpus=1, gib=1, until=None):
+def hold(name, node_id, *devices, cpus=1, gib=1, until=None, **changes):
     """A hold of the node's devices with those indices, whole, or of ready-made slices."""
     return Hold(
         instance_id=name,
@@ -74,6 +74,7 @@ def hold(name, node_id, *devices, cpus=1, gib=1, until=None):
             index if isinstance(index, Slice) else Slice(device_uuid=f"{node_id}-{index}") for index in devices
         ),
         until=until,
+        **changes,
     )
 
 
@@ -87,8 +88,10 @@ def noting(tried):
     return note
 
 
-def waiting(name, what, *, priority=0, at=0.0, duration=None):
-    return Waiting(key=(name, 0, 1), name=name, ask=what, priority=priority, accepted_at=at, duration_s=duration)
+def waiting(name, what, *, priority=0, at=0.0, duration=None, **changes):
+    return Waiting(
+        key=(name, 0, 1), name=name, ask=what, priority=priority, accepted_at=at, duration_s=duration, **changes
+    )
 
 
 # Drawing a world costs far more than placing in it.

@@ -35,7 +35,7 @@ class Rates:
 def place_waiting(seen: Picture, batch: Batch, rates: Rates, now: float) -> list[LiveInstance]:
     """Places what fits of all that waits, and returns the new instances."""
     queue = seen.waiting(now, MOST_PER_STEP)
-    decisions = place(seen.world, queue, limit=MOST_PER_STEP) if queue else []
+    decisions = place(seen.world, queue, limit=MOST_PER_STEP).decisions
     ports = {instance.master_port for instance in seen.instances.values()} if decisions else set()
     placed: list[LiveInstance] = []
     for decision in decisions:

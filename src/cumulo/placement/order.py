@@ -1,16 +1,31 @@
-"""One pass over the queue: who is placed where, in the queue's order.
+"""One pass over the queue: who starts where, who is stopped for whom, what is kept for whom, and who is held back.
 
-Runs behind one that does not fit may start if they fit (backfill). A distinct ask is tried once per pass: with 500
-equal ones waiting, one refusal speaks for all.
+Units come in their turn (`turns`). One that fits starts. One that doesn't is made room for by moving others (`room`) or
+by stopping them (`preempt`), where the policy lets it; else the first such is the head of the queue (`head`): room is
+kept for it, and what comes behind it starts only where that does not delay it. Gangs start whole or not at all. A
+distinct ask is tried once per pass: with 500 equal ones waiting, one refusal speaks for all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from cumulo.domain.ask import Ask
-from cumulo.domain.instance import instance_id
+from cumulo.placement.clearing import Clearing, clear, keep
 from cumulo.placement.fit import Place, choose
-from cumulo.placement.world import Hold, Waiting, World, in_order
+from cumulo.placement.head import Head
+from cumulo.placement.policy import Policy
+from cumulo.placement.preempt import Claim, Preemption, claim, sure_kinds
+from cumulo.placement.quota import exceeded, least_milli, narrowed
+from cumulo.placement.refuse import Constraint
+from cumulo.placement.reserve import Reservation, held_places
+from cumulo.placement.room import Room
+from cumulo.placement.shares import Shares, Usage
+from cumulo.placement.turns import Turns
+from cumulo.placement.world import Waiting, World
+
+# Nobody is named, nobody is sure of anything, and no clock is needed.
+PLAIN: Final = Policy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,45 +36,198 @@ class Decision:
     places: tuple[Place, ...]
 
 
-def place(world: World, queue: Iterable[Waiting], *, limit: int = 1000) -> list[Decision]:
-    """Decides on a copy of `world`; at most `limit` attempts, so that one pass stays short."""
-    trial: World | None = None
-    refused: set[Ask] = set()
-    decisions: list[Decision] = []
-    for waiting in in_order(queue):
-        if waiting.ask in refused:
-            continue
-        trial = trial or world.copy()
-        places = choose(trial, waiting.ask)
-        if places is None:
-            refused.add(waiting.ask)
-            continue
-        decisions.append(Decision(waiting=waiting, places=places))
-        hold_places(trial, waiting, places)
-        if len(decisions) >= limit:
-            break
-    return decisions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack:
+    """Why a unit waits though the nodes might have room for it: its project's quota, or what is kept for the head."""
+
+    waiting: Waiting
+    constraint: Constraint
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """What one pass decided, and, iterated over, its decisions. No reservation: nothing had to be kept from anybody."""
+
+    decisions: tuple[Decision, ...] = ()
+    preemptions: tuple[Preemption, ...] = ()
+    rooms: tuple[Room, ...] = ()
+    reservation: Reservation | None = None
+    held_back: tuple[HeldBack, ...] = ()
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self.decisions)
+
+
+def place(
+    world: World,
+    queue: Iterable[Waiting],
+    *,
+    limit: int = 1000,
+    policy: Policy = PLAIN,
+    usage: Usage | None = None,
+    now: float | None = None,
+    ends: Mapping[str, float] | None = None,
+    under_way: Sequence[Preemption | Room] = (),
+) -> Pass:
+    """Decides on a copy of `world`; at most `limit` attempts, so that one pass stays short.
+
+    Without `now` nothing is known of time: nothing is reserved, preempted or moved, and what fits starts. `ends` are
+    estimated ends, by instance id, of what declared none. `under_way` is what earlier passes decided and what still
+    waits for its victims or movers to leave, or has just seen them leave.
+    """
+    units = list(queue)
+    if not units:
+        return Pass()
+    return _Pass(world, units, policy, usage, now, ends or {}).run(under_way, limit)
 
 
 def hold_places(world: World, waiting: Waiting, places: tuple[Place, ...], until: float | None = None) -> list[str]:
     """Takes the places in `world` under instance ids made from the key, which are returned."""
-    ids = [instance_id(*waiting.key, rank) for rank in range(len(places))]
-    for name, spot in zip(ids, places, strict=True):
-        world.hold(
-            Hold(
-                instance_id=name,
-                run_id=waiting.key[0],
-                run_name=waiting.name,
-                node_id=spot.node_id,
-                cpus_milli=spot.cpus_milli,
-                memory_bytes=spot.memory_bytes,
-                slices=spot.slices,
-                until=until,
-                project=waiting.project,
-                account=waiting.account,
-                purchase=waiting.purchase,
-                priority=waiting.priority,
-                migratable=waiting.migratable,
-            )
+    holds = held_places(waiting, places, until)
+    for hold in holds:
+        world.hold(hold)
+    return [hold.instance_id for hold in holds]
+
+
+class _Pass:
+    """The state of one pass."""
+
+    def __init__(
+        self,
+        world: World,
+        queue: list[Waiting],
+        policy: Policy,
+        usage: Usage | None,
+        now: float | None,
+        ends: Mapping[str, float],
+    ) -> None:
+        self.trial = world.copy()
+        self.queue, self.policy, self.now = queue, policy, now
+        projects = {waiting.project for waiting in queue}
+        fair = len(projects) > 1 or policy.guarantees or any(policy.rules(each).quota.limits for each in projects)
+        self.shares = Shares(world, policy, usage, now or 0.0) if fair else None
+        self.turns = Turns(queue, world, policy, self.shares)
+        self.head = Head(self.trial, now, ends)
+        self.clearing = Clearing(self.trial, policy, now)
+        self.refused: set[tuple[Ask, Claim]] = set()  # no room, and none to be made
+        self.over_quota: dict[tuple[str, Ask], str] = {}
+        self.decisions: list[Decision] = []
+        self.preemptions: list[Preemption] = []
+        self.rooms: list[Room] = []
+        self.held_back: list[HeldBack] = []
+
+    def run(self, under_way: Sequence[Preemption | Room], limit: int) -> Pass:
+        going = self._keep_under_way(under_way)
+        behind = 0
+        for waiting in self.turns:
+            if len(self.decisions) + len(self.preemptions) + len(self.rooms) >= limit:
+                break
+            if waiting.key in going:
+                continue
+            behind += self.head.there
+            if behind > self.policy.backfill_depth:
+                break
+            self._consider(waiting)
+            if not self.policy.backfill and self.head.kept() is not None:
+                break
+        return Pass(
+            decisions=tuple(self.decisions),
+            preemptions=tuple(self.preemptions),
+            rooms=tuple(self.rooms),
+            reservation=self.head.reservation,
+            held_back=tuple(self.held_back),
         )
-    return ids
+
+    def _keep_under_way(self, under_way: Sequence[Preemption | Room]) -> set[tuple[str, int, int]]:
+        """The units that need no turn: they start now where others left, or what is kept for them is not free yet."""
+        going: set[tuple[str, int, int]] = set()
+        for each in under_way:
+            for waiting, places, free in keep(self.trial, self.queue, each):
+                going.add(waiting.key)
+                if free:
+                    self.decisions.append(Decision(waiting=waiting, places=places))
+                if self.shares:
+                    self.shares.take(waiting.project, places)
+        return going
+
+    def _consider(self, waiting: Waiting) -> None:
+        ask = self._within_quota(waiting)
+        if ask is None:
+            return
+        by = self._claim(waiting, ask)
+        if (ask, by) in self.refused:
+            return
+        places = choose(self.trial, ask)
+        if places is not None:
+            self._start(waiting, ask, places)
+        elif not self._make_room(waiting, ask, by):
+            self.refused.add((ask, by))
+            self.head.blocked(waiting, ask)
+
+    def _within_quota(self, waiting: Waiting) -> Ask | None:
+        quota = self.policy.rules(waiting.project).quota
+        if self.shares is None or not quota.limits:
+            return waiting.ask
+        # What a project holds only grows during a pass, but by preemption: then the next pass sees it.
+        known = self.over_quota.get((waiting.project, waiting.ask))
+        if known is None:
+            held, kinds = self.shares.holding(waiting.project), self.turns.kinds(waiting.ask)
+            found = narrowed(waiting.project, quota, held, waiting.ask, kinds)
+            if isinstance(found, Ask):
+                return found
+            known = self.over_quota[waiting.project, waiting.ask] = found
+        self.held_back.append(HeldBack(waiting=waiting, constraint=Constraint.QUOTA, text=known))
+        return None
+
+    def _claim(self, waiting: Waiting, ask: Ask) -> Claim:
+        if self.now is None or not self.policy.preemption:
+            return Claim()
+        sure: frozenset[str] = frozenset()
+        if self.shares is not None and self.policy.guarantees:
+            sure = sure_kinds(waiting, least_milli(ask), self.turns.kinds(ask), self.shares)
+        return claim(waiting, sure)
+
+    def _start(self, waiting: Waiting, ask: Ask, places: tuple[Place, ...]) -> None:
+        found = self.head.beside(waiting, ask, places)
+        if isinstance(found, str):
+            self.held_back.append(HeldBack(waiting=waiting, constraint=Constraint.RESERVATION, text=found))
+        elif self._admitted(waiting, found):
+            self.decisions.append(Decision(waiting=waiting, places=found))
+            hold_places(self.trial, waiting, found, self._until(waiting))
+            self.head.took(waiting, found)
+            if self.shares:
+                self.shares.take(waiting.project, found)
+
+    def _admitted(self, waiting: Waiting, places: tuple[Place, ...]) -> bool:
+        """Whether the quota admits the places too: they may take what the ask did not name."""
+        quota = self.policy.rules(waiting.project).quota
+        if self.shares is None or not quota.limits:
+            return True
+        text = exceeded(waiting.project, quota, self.shares.holding(waiting.project), places)
+        if text:
+            self.held_back.append(HeldBack(waiting=waiting, constraint=Constraint.QUOTA, text=text))
+        return not text
+
+    def _make_room(self, waiting: Waiting, ask: Ask, by: Claim) -> bool:
+        """Moves or stops others for it, if the policy lets it, it is enough, and the head is not delayed."""
+        found = self.clearing.room(waiting, ask) or (self.clearing.preemption(waiting, ask, by) if by else None)
+        if found is None or not self._admitted(waiting, found.places):
+            return False
+        cleared = clear(self.trial, found, self._until(waiting))
+        if not self.head.stands(waiting):
+            cleared.undo(self.trial)
+            return False
+        if isinstance(found, Room):
+            self.rooms.append(found)
+        else:
+            self.preemptions.append(found)
+        if self.shares:
+            # What was moved is held as before; what was stopped is not.
+            if isinstance(found, Preemption):
+                self.shares.give_back(self.trial, cleared.gone)
+            self.shares.take(waiting.project, found.places)
+        return True
+
+    def _until(self, waiting: Waiting) -> float | None:
+        return None if self.now is None or waiting.duration_s is None else self.now + waiting.duration_s

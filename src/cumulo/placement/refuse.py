@@ -34,6 +34,8 @@ class Constraint(StrEnum):
     CPU_HELD = "cpu_held"
     MEMORY_HELD = "memory_held"
     NODES = "nodes"  # enough for one instance here, but not enough such nodes
+    QUOTA = "quota"  # the project holds all that it may
+    RESERVATION = "reservation"  # the room is kept for the head of the queue
 
     @property
     def lasting(self) -> bool:

@@ -1,0 +1,111 @@
+"""Who is stopped so that a run can start: spot work, and work that a project does beyond what it is guaranteed.
+
+On-demand and reserved runs may take the place of spot runs. A run that its project is sure of may also take that of
+borrowed work: where a project holds more GPUs of a kind than it is guaranteed, what it started last is borrowed. The
+cheapest go (`victims`), whole attempts, never more than needed.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from cumulo.domain.ask import Ask
+from cumulo.domain.run import PurchaseOption
+from cumulo.placement.fit import Place
+from cumulo.placement.policy import Policy
+from cumulo.placement.reserve import Attempt, attempts
+from cumulo.placement.shares import Shares, kinds_held
+from cumulo.placement.victims import candidate, cheapest
+from cumulo.placement.world import Waiting, World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """An attempt that is stopped for another, and the GPU-seconds of work that it loses."""
+
+    attempt: str
+    run_id: str
+    run_name: str
+    instance_ids: tuple[str, ...]
+    lost_gpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemption:
+    """Who goes, and where `waiting` starts once they have gone. Places are in rank order."""
+
+    waiting: Waiting
+    victims: tuple[Victim, ...]
+    places: tuple[Place, ...]
+
+    @property
+    def lost_gpu_s(self) -> float:
+        return sum(victim.lost_gpu_s for victim in self.victims)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose places a run may take. `borrowed_kinds` are the GPU kinds of which its project is sure of what it asks."""
+
+    spot: bool = False
+    borrowed_kinds: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return self.spot or bool(self.borrowed_kinds)
+
+
+def claim(waiting: Waiting, sure_kinds: frozenset[str]) -> Claim:
+    """What `waiting` may do to others, given the kinds that its project is sure of. Spot runs take nobody's place."""
+    if waiting.purchase is PurchaseOption.SPOT:
+        return Claim()
+    return Claim(spot=True, borrowed_kinds=sure_kinds)
+
+
+def preempt(world: World, waiting: Waiting, ask: Ask, by: Claim, *, policy: Policy, now: float) -> Preemption | None:
+    """The cheapest preemption with which `waiting` fits; None if there is none."""
+    running = attempts(world.holds.values())
+    borrowed = _borrowed(world, running, policy, by.borrowed_kinds) if by.borrowed_kinds else frozenset()
+    may_go = [
+        candidate(attempt, now)
+        for attempt in running
+        if attempt.id in borrowed or (by.spot and all(hold.purchase is PurchaseOption.SPOT for hold in attempt.holds))
+    ]
+    found = cheapest(world, ask, may_go) if may_go else None
+    if found is None:
+        return None
+    chosen, places = found
+    victims = tuple(
+        Victim(
+            attempt=each.attempt.id,
+            run_id=each.attempt.holds[0].run_id,
+            run_name=each.attempt.holds[0].run_name,
+            instance_ids=tuple(hold.instance_id for hold in each.attempt.holds),
+            lost_gpu_s=each.lost_gpu_s,
+        )
+        for each in chosen
+    )
+    return Preemption(waiting=waiting, victims=victims, places=places)
+
+
+def _borrowed(world: World, running: list[Attempt], policy: Policy, kinds: frozenset[str]) -> frozenset[str]:
+    """The attempts with which their projects went beyond what they are guaranteed of any of the kinds."""
+    theirs: dict[tuple[str, str], list[tuple[float, str, int]]] = defaultdict(list)
+    for attempt in running:
+        # All instances of an attempt have GPUs of one kind.
+        for hold, kind, _ in kinds_held(world, attempt.holds[:1]):
+            if kind in kinds:
+                # What has not started yet was placed last.
+                since = hold.started_at if hold.started_at is not None else float("inf")
+                theirs[hold.project, kind].append((since, attempt.id, attempt.gpus_milli))
+    borrowed: set[str] = set()
+    for (project, kind), several in theirs.items():
+        sure, held = policy.rules(project).guaranteed.get(kind, 0) * 1000, 0
+        for _, name, gpus_milli in sorted(several):
+            held += gpus_milli
+            if held > sure:
+                borrowed.add(name)
+    return frozenset(borrowed)
+
+
+def sure_kinds(waiting: Waiting, least: int, kinds: frozenset[str], shares: Shares) -> frozenset[str]:
+    """The GPU kinds of which the project is sure of the `least` milli that the run asks."""
+    return frozenset(kind for kind in kinds if shares.guaranteed(waiting.project, kind, least))
