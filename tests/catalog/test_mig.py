@@ -3,7 +3,7 @@ from itertools import combinations
 import pytest
 
 from cumulo.catalog.kinds import all_kinds
-from cumulo.catalog.mig import MigLayout, Placement, mig_layout, mig_profiles
+from cumulo.catalog.mig import Engines, MigLayout, Placement, mig_layout, mig_profiles
 
 WITH_MIG = [kind.name for kind in all_kinds() if kind.mig_layout]
 
@@ -41,6 +41,13 @@ def test_profiles_by_name() -> None:
     assert profile is not None
     assert (profile.sms, profile.nvml_id, profile.placements) == (60, 9, (Placement(0, 4), Placement(4, 4)))
     assert layout.profile("3g.20gb") is None
+
+
+def test_media_engines_are_a_budget() -> None:
+    layout = layout_of("RTXPRO6000")
+    assert layout.engines == Engines(decoders=4, encoders=4, jpeg=4, ofa=1)
+    decoders = {profile.name: profile.engines.decoders for profile in layout.profiles}
+    assert (decoders["1g.24gb"], decoders["1g.24gb-me"], decoders["1g.24gb+me.all"]) == (1, 0, 4)
 
 
 def test_grids_differ() -> None:

@@ -7,7 +7,7 @@ for emulated devices, for prices and for plans made without a node.
 import json
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from cumulo.catalog.kinds import DATA, all_kinds
 from cumulo.domain.quantities import GIB
@@ -24,6 +24,15 @@ class Placement:
         return self.start < other.start + other.size and other.start < self.start + self.size
 
 
+class Engines(NamedTuple):
+    """Media engines: what an instance takes of them, or how many a GPU has. A budget like the compute slices."""
+
+    decoders: int
+    encoders: int
+    jpeg: int
+    ofa: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigProfile:
     """One size of instance. `memory_bytes` and `sms` are None where no source was seen."""
@@ -36,6 +45,7 @@ class MigProfile:
     memory_bytes: int | None
     sms: int | None
     placements: tuple[Placement, ...]
+    engines: Engines
     media_extensions: bool
     graphics: bool
 
@@ -50,6 +60,7 @@ class MigLayout:
     kind: str
     grid_size: int
     compute_slices: int
+    engines: Engines
     profiles: tuple[MigProfile, ...]
     inferred: bool
     note: str | None
@@ -82,6 +93,7 @@ def _layout(kind: str, gpu: dict[str, Any]) -> MigLayout:
         kind=kind,
         grid_size=gpu["grid_size"],
         compute_slices=gpu["compute_slices"],
+        engines=_engines(gpu["engine_totals"]),
         profiles=tuple(_profile(profile) for profile in gpu["profiles"]),
         inferred=gpu.get("placements_source") == "inf",
         note=gpu.get("note"),
@@ -99,6 +111,11 @@ def _profile(profile: dict[str, Any]) -> MigProfile:
         memory_bytes=None if memory is None else round(memory * GIB),
         sms=profile["sm"],
         placements=tuple(Placement(each["start"], each["size"]) for each in profile["placements"]),
+        engines=_engines(profile),
         media_extensions=profile["media_extensions"],
         graphics=profile["graphics"],
     )
+
+
+def _engines(counts: dict[str, Any]) -> Engines:
+    return Engines(*(counts[name] for name in Engines._fields))
