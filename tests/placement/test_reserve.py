@@ -122,16 +122,15 @@ def test_a_spot_run_keeps_nothing_from_work_that_could_stop_it():
     assert names(pass_at(seen, head, spot, firm)) == ["firm"]
 
 
-def test_a_firm_run_that_waits_is_the_head_before_a_spot_run():
-    seen = world(EIGHT, holds=[hold("a", "n", 0)])
-    made = pass_at(
-        seen,
-        waiting("spot", ask("8", cpus=1, gib=1), at=0, **SPOT),
-        waiting("firm", ask("8", cpus=1, gib=1), at=1),
-        waiting("small", ask("1", cpus=1, gib=1), at=2),
-    )
-    assert names(made) == []
-    assert made.reservation.waiting.name == "firm"
+def test_a_spot_run_may_start_in_the_room_of_who_may_stop_it():
+    seen = world(EIGHT, holds=[hold("a", "n", 0, until=50.0)])
+    head = waiting("head", ask("8", cpus=1, gib=1), at=0)
+    spot, firm = waiting("spot", ask("1", cpus=1, gib=1), at=1, **SPOT), waiting("firm", ask("2", cpus=1, gib=1), at=2)
+    made = pass_at(seen, head, spot, firm)
+    assert names(made) == ["spot"]
+    assert made.reservation.waiting.name == "head"
+    assert made.reservation.at == 50.0
+    assert names(pass_at(seen, head, spot, firm, policy=Policy(preemption=False))) == []
 
 
 def test_without_backfill_nothing_passes_the_head():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cumulo.domain.ask import Ask
+from cumulo.domain.run import PurchaseOption
 from cumulo.placement.clearing import Clearing, clear, keep
 from cumulo.placement.fit import Place, choose
 from cumulo.placement.head import Head
@@ -108,7 +109,10 @@ class _Pass:
         fair = len(projects) > 1 or policy.guarantees or any(policy.rules(each).quota.limits for each in projects)
         self.shares = Shares(world, policy, usage, now or 0.0) if fair else None
         self.turns = Turns(queue, world, policy, self.shares)
-        self.head = Head(self.trial, now, ends)
+        firm = Head(self.trial, now, ends, spot_yields=policy.preemption)
+        # Where nothing is preempted, spot runs stand in the queue like all others.
+        spot = Head(self.trial, now, ends, spot_yields=False) if policy.preemption else firm
+        self.heads = {option: spot if option is PurchaseOption.SPOT else firm for option in PurchaseOption}
         self.clearing = Clearing(self.trial, policy, now)
         self.refused: set[tuple[Ask, Claim]] = set()  # no room, and none to be made
         self.over_quota: dict[tuple[str, Ask], str] = {}
@@ -125,17 +129,18 @@ class _Pass:
                 break
             if waiting.key in going:
                 continue
-            behind += self.head.there
+            head = self.heads[waiting.purchase]
+            behind += head.there
             if behind > self.policy.backfill_depth:
                 break
             self._consider(waiting)
-            if not self.policy.backfill and self.head.kept() is not None:
+            if not self.policy.backfill and head.kept() is not None:
                 break
         return Pass(
             decisions=tuple(self.decisions),
             preemptions=tuple(self.preemptions),
             rooms=tuple(self.rooms),
-            reservation=self.head.reservation,
+            reservation=self.heads[PurchaseOption.ON_DEMAND].reservation or self.heads[PurchaseOption.SPOT].reservation,
             held_back=tuple(self.held_back),
         )
 
@@ -163,7 +168,7 @@ class _Pass:
             self._start(waiting, ask, places)
         elif not self._make_room(waiting, ask, by):
             self.refused.add((ask, by))
-            self.head.blocked(waiting, ask)
+            self.heads[waiting.purchase].blocked(waiting, ask)
 
     def _within_quota(self, waiting: Waiting) -> Ask | None:
         quota = self.policy.rules(waiting.project).quota
@@ -189,13 +194,13 @@ class _Pass:
         return claim(waiting, sure)
 
     def _start(self, waiting: Waiting, ask: Ask, places: tuple[Place, ...]) -> None:
-        found = self.head.beside(waiting, ask, places)
+        found = self.heads[waiting.purchase].beside(waiting, ask, places)
         if isinstance(found, str):
             self.held_back.append(HeldBack(waiting=waiting, constraint=Constraint.RESERVATION, text=found))
         elif self._admitted(waiting, found):
             self.decisions.append(Decision(waiting=waiting, places=found))
             hold_places(self.trial, waiting, found, self._until(waiting))
-            self.head.took(waiting, found)
+            self._took(waiting, found)
             if self.shares:
                 self.shares.take(waiting.project, found)
 
@@ -214,10 +219,13 @@ class _Pass:
         found = self.clearing.room(waiting, ask) or (self.clearing.preemption(waiting, ask, by) if by else None)
         if found is None or not self._admitted(waiting, found.places):
             return False
+        head = self.heads[waiting.purchase]
+        head.kept()
         cleared = clear(self.trial, found, self._until(waiting))
-        if not self.head.stands(waiting):
+        if not head.stands():
             cleared.undo(self.trial)
             return False
+        self._overtaken(waiting)
         if isinstance(found, Room):
             self.rooms.append(found)
         else:
@@ -228,6 +236,16 @@ class _Pass:
                 self.shares.give_back(self.trial, cleared.gone)
             self.shares.take(waiting.project, found.places)
         return True
+
+    def _took(self, waiting: Waiting, places: tuple[Place, ...]) -> None:
+        self.heads[waiting.purchase].took(waiting, places)
+        self._overtaken(waiting)
+
+    def _overtaken(self, waiting: Waiting) -> None:
+        """Spot runs that wait get what is left; what is kept for others does not change: they may stop spot runs."""
+        spot = self.heads[PurchaseOption.SPOT]
+        if spot is not self.heads[waiting.purchase]:
+            spot.overtaken()
 
     def _until(self, waiting: Waiting) -> float | None:
         return None if self.now is None or waiting.duration_s is None else self.now + waiting.duration_s

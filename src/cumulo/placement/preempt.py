@@ -64,11 +64,7 @@ def preempt(world: World, waiting: Waiting, ask: Ask, by: Claim, *, policy: Poli
     """The cheapest preemption with which `waiting` fits; None if there is none."""
     running = attempts(world.holds.values())
     borrowed = _borrowed(world, running, policy, by.borrowed_kinds) if by.borrowed_kinds else frozenset()
-    may_go = [
-        candidate(attempt, now)
-        for attempt in running
-        if attempt.id in borrowed or (by.spot and all(hold.purchase is PurchaseOption.SPOT for hold in attempt.holds))
-    ]
+    may_go = [candidate(attempt, now) for attempt in running if attempt.id in borrowed or (by.spot and attempt.spot)]
     found = cheapest(world, ask, may_go) if may_go else None
     if found is None:
         return None

@@ -36,10 +36,6 @@ class Reservation:
     def node_ids(self) -> frozenset[str]:
         return frozenset(place.node_id for place in self.places)
 
-    def binds(self, other: Waiting) -> bool:
-        """Whether it holds `other` back: a spot run keeps nothing from work that could preempt it."""
-        return self.waiting.purchase is not PurchaseOption.SPOT or other.purchase is PurchaseOption.SPOT
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -50,6 +46,10 @@ class Attempt:
 
     def on(self, node_id: str) -> "Attempt":
         return Attempt(self.id, tuple(hold for hold in self.holds if hold.node_id == node_id))
+
+    @property
+    def spot(self) -> bool:
+        return all(hold.purchase is PurchaseOption.SPOT for hold in self.holds)
 
     @property
     def gpus_milli(self) -> int:
@@ -140,15 +140,6 @@ class Kept:
                 if hold.node_id in self._others.nodes:
                     self._others.hold(hold)
 
-    def force(self, waiting: Waiting, places: tuple[Place, ...]) -> bool:
-        """Takes the places at the shadow time whatever becomes of the head; whether it still fits then."""
-        for hold in held_places(waiting, places):
-            self.future.hold(hold)
-        again = choose(self.future, self.reservation.waiting.ask)
-        if again is not None:
-            self._move(again)
-        return again is not None
-
 
 def held_places(waiting: Waiting, places: tuple[Place, ...], until: float | None = None) -> list[Hold]:
     """What the attempt holds once it has the places, under instance ids made from its key."""
@@ -187,17 +178,19 @@ def reserve(
     *,
     now: float,
     ends: Mapping[str, float],
+    spot_yields: bool = False,
     empty: World | None = None,
 ) -> Kept | None:
     """A reservation for `waiting`; None if it could not start though all that is held were free (`empty`, if known).
 
-    `ends` are estimates, by instance id, for what declared none. What should have ended already is taken to end now.
+    `ends` are estimates, by instance id, for what declared none. What should have ended already is taken to end now; so
+    are spot runs with `spot_yields`, since they can be stopped.
     """
     empty = empty or cleared(world)
     if choose(empty, ask) is None:
         return None
     waiting = replace(waiting, ask=ask)
-    timed, untimed = _by_end(attempts(world.holds.values()), now, ends)
+    timed, untimed = _by_end(attempts(world.holds.values()), now, ends, spot_yields)
     future = world.copy()
     for _, attempt in timed:
         release(future, attempt)
@@ -215,22 +208,31 @@ def reserve(
             enough, places = middle, found
     _release_first(future, timed, released, enough)
     at = timed[enough - 1][0] if enough else now
-    waits_for = tuple(attempt.id for _, attempt in timed[:enough])
+    return _kept(future, waiting, places, at, [attempt for _, attempt in timed[:enough]], now)
+
+
+def _kept(
+    future: World, waiting: Waiting, places: tuple[Place, ...], at: float | None, released: list[Attempt], now: float
+) -> Kept:
+    needed = {place.node_id for place in places}
+    waits_for = tuple(each.id for each in released if not needed.isdisjoint(hold.node_id for hold in each.holds))
     return Kept(Reservation(waiting=waiting, places=places, at=at, waits_for=waits_for), future, now)
 
 
 def _by_end(
-    running: list[Attempt], now: float, ends: Mapping[str, float]
+    running: list[Attempt], now: float, ends: Mapping[str, float], spot_yields: bool
 ) -> tuple[list[tuple[float, Attempt]], list[Attempt]]:
     timed: list[tuple[float, Attempt]] = []
     untimed: list[Attempt] = []
     for attempt in running:
         known = [hold.until if hold.until is not None else ends.get(hold.instance_id) for hold in attempt.holds]
         told = [end for end in known if end is not None]
-        if len(told) < len(known):
-            untimed.append(attempt)
-        else:
+        if spot_yields and attempt.spot:
+            timed.append((now, attempt))
+        elif len(told) == len(known):
             timed.append((max(now, *told), attempt))
+        else:
+            untimed.append(attempt)
     timed.sort(key=lambda ending: (ending[0], ending[1].id))
     return timed, untimed
 
@@ -250,7 +252,7 @@ def _reserve_untimed(
     ask = waiting.ask
     kinds = admitted_kinds(ask.gpu, future) if ask.gpu else None
     gpus = ask.gpu.count_min if ask.gpu else 0
-    waits_for = [attempt.id for attempt in ended]
+    released = list(ended)
     for ready, (node_id, there) in enumerate(_cheapest_nodes(future, empty, ask, untimed), start=1):
         use = future.nodes[node_id]
         for attempt in there:
@@ -258,11 +260,10 @@ def _reserve_untimed(
                 break
             if attempt.holds[0].instance_id in future.holds:
                 release(future, attempt)
-                waits_for.append(attempt.id)
+                released.append(attempt)
         places = choose(future, ask) if ready >= ask.nodes else None
         if places is not None:
-            reservation = Reservation(waiting=waiting, places=places, at=None, waits_for=tuple(waits_for))
-            return Kept(reservation, future, now)
+            return _kept(future, waiting, places, None, released, now)
     return None
 
 
