@@ -137,9 +137,8 @@ def scene(kind: str, mix: str, *, load: float, gpus: int, durations: str) -> Sce
     """Raises SystemExit for a kind without MIG or an unknown mix or distribution."""
     layout = mig_layout(kind)
     if layout is None:
-        raise SystemExit(
-            f"error: {kind} has no table of MIG placements; kinds that have: {', '.join(distinct_kinds())}"
-        )
+        having = ", ".join(each.name for each in all_kinds() if each.mig_layout)
+        raise SystemExit(f"error: {kind} has no table of MIG placements; those that have: {having}")
     if mix not in MIXES:
         raise SystemExit(f"error: there is no mix {mix!r}; they are {', '.join(MIXES)}")
     if durations not in ("exponential", "lognormal"):

@@ -6,6 +6,7 @@ of devices is a gather: `table.loss[states, profile].argmin()` names the device 
 the start. What a move costs is the worth it takes from the device (`cumulo.placement.mig_worth`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
@@ -145,13 +146,12 @@ def choose_device(devices: Sequence[MigDevice], profile: str) -> tuple[int, int]
     The one that loses the least of its worth; the first of equals. What is worth more if it stays out of MIG mode must
     be priced by the caller. Raises IllegalLayout where instances contradict each other.
     """
-    many: dict[MigLayout, int] = {}
-    for device in devices:
-        many[device.layout] = many.get(device.layout, 0) + 1
-    tables = {layout: layout_table(layout, market=count) for layout, count in many.items()}
+    many = Counter(device.layout.kind for device in devices)
+    layouts = {device.layout.kind: device.layout for device in devices}
+    tables = {kind: layout_table(layout, market=many[kind]) for kind, layout in layouts.items()}
     best: tuple[float, int, int] | None = None
     for index, device in enumerate(devices):
-        table = tables[device.layout]
+        table = tables[device.layout.kind]
         state = table.state(device.instances)
         if profile not in table.names:
             continue
