@@ -1,0 +1,82 @@
+"""How earlier forecasts fared, and what that does to the next: the range that is told holds eight times in ten.
+
+A forecast leaves things out: that runs are like others, that people cancel, that nodes fail. All of it shows in where
+starts fell within the ranges that were forecast, whatever the cause.
+"""
+
+from dataclasses import dataclass
+from math import exp, inf, log
+from typing import Final
+
+# How far one outcome moves an offset.
+RATE: Final = 0.1
+# Waits are compared by their logarithm; a minute more or less is nothing to a wait of an hour.
+_GRAIN_S: Final = 60.0
+_LEAST_WIDTH: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """When something starts, in epoch seconds: one in ten before `low`, half before `likely`, one in ten after `high`.
+
+    inf where that can't be told.
+    """
+
+    low: float
+    likely: float
+    high: float
+
+
+@dataclass(slots=True)
+class Record:
+    """How past ranges fared, as three offsets in widths of the raw range; -1, 0, 1 if the plays were right.
+
+    Each is the running quantile of where starts fell: after an outcome, an offset moves by RATE times the difference
+    between what happened and what should happen as often (quantile tracking: Angelopoulos, Candès and Tibshirani,
+    "Conformal PID control for time series prediction", NeurIPS 2023, section 2.1). The share of outcomes on each side
+    comes out right in the long run, whatever the outcomes are.
+    """
+
+    low: float = -1.0
+    likely: float = 0.0
+    high: float = 1.0
+
+    def learn(self, raw: Range, now: float, started_at: float) -> None:
+        """Takes in when something really started of which `raw` was forecast at `now`."""
+        score = _score(raw, now, started_at)
+        self.low = _moved(self.low, score, 0.1, -6.0, -0.1)
+        self.likely = _moved(self.likely, score, 0.5, -3.0, 3.0)
+        self.high = _moved(self.high, score, 0.9, 0.1, 6.0)
+
+    def correct(self, raw: Range, now: float) -> Range:
+        low = _unscore(raw, now, self.low)
+        likely = _unscore(raw, now, self.likely)
+        high = _unscore(raw, now, self.high)
+        return Range(low=min(low, likely), likely=likely, high=max(high, likely))
+
+
+def _moved(offset: float, score: float, level: float, least: float, most: float) -> float:
+    return min(most, max(least, offset + RATE * (level - (score <= offset))))
+
+
+def _of_wait(at: float, now: float) -> float:
+    return log(max(at - now, 0.0) + _GRAIN_S)
+
+
+def _widths(raw: Range, now: float) -> tuple[float, float, float]:
+    middle = _of_wait(raw.likely, now)
+    below = max(middle - _of_wait(raw.low, now), _LEAST_WIDTH)
+    above = max(_of_wait(raw.high, now) - middle, _LEAST_WIDTH) if raw.high < inf else inf
+    return middle, below, above
+
+
+def _score(raw: Range, now: float, at: float) -> float:
+    middle, below, above = _widths(raw, now)
+    off = _of_wait(at, now) - middle
+    return off / below if off < 0 else off / above
+
+
+def _unscore(raw: Range, now: float, score: float) -> float:
+    middle, below, above = _widths(raw, now)
+    off = score * below if score < 0 else score and score * above
+    return inf if off == inf else now + max(exp(middle + off) - _GRAIN_S, 0.0)
