@@ -41,4 +41,4 @@ def test_a_stream_that_dried_up_comes_slower():
 
 
 def test_only_the_latest_are_remembered():
-    assert [each.name for each in came(*range(MOST_REMEMBERED + 1))][0] == "r1"
+    assert next(each.name for each in came(*range(MOST_REMEMBERED + 1))) == "r1"
