@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from cumulo.domain.ask import Ask
 from cumulo.placement.fit import choose
 from cumulo.placement.order import hold_places, place
+from cumulo.placement.policy import Policy
 from cumulo.placement.world import Waiting, in_order
 from tests.placement.worlds import ask, few, node, noting, queues, waiting, world, worlds
 
@@ -86,3 +87,30 @@ def test_the_queue_is_in_one_order_only(ranks):
     assert in_order(reversed(queue)) == ordered
     for earlier, later in pairwise(ordered):
         assert (-earlier.priority, earlier.accepted_at) <= (-later.priority, later.accepted_at)
+
+
+def test_with_a_clock_the_first_due_comes_first():
+    """Due is accepted + 10 * length: 100, 98 and 96; who declared nothing is taken to last four hours."""
+    queue = [
+        waiting("untold", ask("T4:4"), at=0),
+        waiting("long", ask("T4:4"), at=0, duration=10.0),
+        waiting("short", ask("T4:4"), at=88, duration=1.0),
+        waiting("learnt", ask("T4:4"), at=76, duration=60.0, expected_s=2.0),
+    ]
+    started = []
+    while queue:
+        [name] = names(place(world(FOUR), queue, now=99.0))
+        started.append(name)
+        queue = [each for each in queue if each.name != name]
+    assert started == ["learnt", "short", "long", "untold"]
+    by_age = [waiting("old", ask("T4:4"), at=0), waiting("short", ask("T4:4"), at=1, duration=1.0)]
+    assert names(place(world(FOUR), by_age, now=99.0, policy=Policy(stretch=0.0))) == ["old"]
+
+
+def test_ten_thousand_in_the_queue_are_one_short_pass(monkeypatch):
+    tried: list[Ask] = []
+    monkeypatch.setattr("cumulo.placement.order.choose", noting(tried))
+    queue = [waiting(f"w{n:05}", ask("T4:3"), at=n, project=f"p{n % 50}", duration=60.0) for n in range(10_000)]
+    made = place(world(FOUR), queue, now=1e5)
+    assert names(made) == ["w00000"]
+    assert len(tried) == 2

@@ -73,9 +73,9 @@ def place(
 ) -> Pass:
     """Decides on a copy of `world`; at most `limit` attempts, so that one pass stays short.
 
-    Without `now` nothing is known of time: nothing is reserved, preempted or moved, and what fits starts. `ends` are
-    estimated ends, by instance id, of what declared none. `under_way` is what earlier passes decided and what still
-    waits for its victims or movers to leave, or has just seen them leave.
+    Without `now` nothing is known of time: what fits starts, the oldest first; nothing is reserved, preempted or moved.
+    `ends` are estimated ends, by instance id, of what declared none. `under_way` is what earlier passes decided and
+    what still waits for its victims or movers to leave, or has just seen them leave.
     """
     units = list(queue)
     if not units:
@@ -108,7 +108,7 @@ class _Pass:
         projects = {waiting.project for waiting in queue}
         fair = len(projects) > 1 or policy.guarantees or any(policy.rules(each).quota.limits for each in projects)
         self.shares = Shares(world, policy, usage, now or 0.0) if fair else None
-        self.turns = Turns(queue, world, policy, self.shares)
+        self.turns = Turns(queue, world, policy, self.shares, 0.0 if now is None else policy.stretch)
         firm = Head(self.trial, now, ends, spot_yields=policy.preemption)
         # Where nothing is preempted, spot runs stand in the queue like all others.
         spot = Head(self.trial, now, ends, spot_yields=False) if policy.preemption else firm

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+# What a run is taken to last where nobody declared or learnt it: who declares less comes sooner, and so who declares
+# nothing waits for 40 hours of what came later at most.
+UNTOLD_S: Final = 4 * 3600.0
 # Slurm's PriorityDecayHalfLife is 7 days where nobody sets it.
 DEFAULT_HALF_LIFE_S: Final = 7 * 86400.0
 
@@ -55,6 +58,8 @@ class ProjectRules:
 class Policy:
     """How one pass over the queue decides.
 
+    `stretch`: a run is due after it has waited that many times its own length, and within a project the first due comes
+    first (`turns`); 0 goes by age alone.
     `backfill`: runs behind one that waits may start where they don't delay it, at most `backfill_depth` of them looked
     at in a pass. `preemption`: on-demand and guaranteed work may stop spot and borrowed work. `make_room`: a run may
     move at most `most_moves` small migratable runs out of its way.
@@ -63,6 +68,7 @@ class Policy:
     projects: Mapping[str, ProjectRules] = field(default_factory=dict)
     others: ProjectRules = field(default_factory=ProjectRules)
     half_life_s: float = DEFAULT_HALF_LIFE_S
+    stretch: float = 10.0
     backfill: bool = True
     backfill_depth: int = 10_000
     preemption: bool = True
@@ -70,6 +76,8 @@ class Policy:
     most_moves: int = 3
 
     def __post_init__(self) -> None:
+        if self.stretch < 0:
+            raise ValueError(f"a stretch of {self.stretch}: the least is 0")
         if not self.half_life_s > 0:
             raise ValueError(f"a half-life of {self.half_life_s} s: it must be above 0")
 

@@ -1,4 +1,13 @@
-"""Whose turn it is: priority first, then what a project is sure of, then its share, then age.
+"""Whose turn it is: priority first, then what a project is sure of, then its share, then who is due first.
+
+A unit is due once it has waited `stretch` times its own length:
+
+    due = accepted + stretch * length
+
+With a stretch of 0 that is age alone. With more, short units pass long ones, as in shortest-first; but only units that
+came before a unit was due can come before it, so unlike there nothing starves, however many short ones follow. (It is
+earliest-deadline-first, Liu and Layland, JACM 20(1), 1973, with deadlines that ask the same slowdown of all.) The
+length is what is expected, else what was declared, else UNTOLD_S.
 
 Nothing is sorted twice: each project's units stand in a heap of their own, and the projects in another, so that a turn
 costs O(log n) with n units waiting.
@@ -10,25 +19,34 @@ from heapq import heapify, heappop, heappush
 
 from cumulo.domain.ask import Ask
 from cumulo.placement.fit import admitted_kinds
-from cumulo.placement.policy import Policy
+from cumulo.placement.policy import UNTOLD_S, Policy
 from cumulo.placement.quota import least_milli
 from cumulo.placement.shares import Shares
 from cumulo.placement.world import Waiting, World
 
-_Aged = tuple[float, tuple[str, int, int], Waiting]
+_Due = tuple[float, float, tuple[str, int, int], Waiting]
+
+
+def due(waiting: Waiting, stretch: float) -> float:
+    """When a unit should have started (epoch seconds)."""
+    length = waiting.expected_s if waiting.expected_s is not None else waiting.duration_s
+    return waiting.accepted_at + stretch * (UNTOLD_S if length is None else length)
 
 
 class Turns:
     """Iterates over the queue. Shares are asked anew after each turn, since what was placed in it changes them."""
 
-    def __init__(self, queue: Iterable[Waiting], world: World, policy: Policy, shares: Shares | None) -> None:
+    def __init__(
+        self, queue: Iterable[Waiting], world: World, policy: Policy, shares: Shares | None, stretch: float
+    ) -> None:
         self._world, self._policy, self._shares = world, policy, shares
-        self._levels: dict[int, dict[str, list[_Aged]]] = defaultdict(lambda: defaultdict(list))
+        self._levels: dict[int, dict[str, list[_Due]]] = defaultdict(lambda: defaultdict(list))
         self._kinds: dict[Ask, frozenset[str]] = {}
         for waiting in queue:
             # Without shares all projects are one.
             project = waiting.project if shares else ""
-            self._levels[waiting.priority][project].append((waiting.accepted_at, waiting.key, waiting))
+            unit = due(waiting, stretch), waiting.accepted_at, waiting.key, waiting
+            self._levels[waiting.priority][project].append(unit)
 
     def __iter__(self) -> Iterator[Waiting]:
         for priority in sorted(self._levels, reverse=True):
@@ -40,21 +58,21 @@ class Turns:
                 continue
             for units in level.values():
                 while units:
-                    yield heappop(units)[2]
+                    yield heappop(units)[-1]
 
-    def _fairly(self, level: dict[str, list[_Aged]], shares: Shares) -> Iterator[Waiting]:
+    def _fairly(self, level: dict[str, list[_Due]], shares: Shares) -> Iterator[Waiting]:
         order = [(*self._claim(project, units, shares), project) for project, units in level.items()]
         heapify(order)
         while order:
             project = heappop(order)[-1]
             units = level[project]
-            yield heappop(units)[2]
+            yield heappop(units)[-1]
             if units:
                 heappush(order, (*self._claim(project, units, shares), project))
 
-    def _claim(self, project: str, units: list[_Aged], shares: Shares) -> tuple[bool, float, float]:
-        accepted_at, _, waiting = units[0]
-        return not self._sure(waiting, shares), shares.of(project), accepted_at
+    def _claim(self, project: str, units: list[_Due], shares: Shares) -> tuple[bool, float, float]:
+        due_at, *_, waiting = units[0]
+        return not self._sure(waiting, shares), shares.of(project), due_at
 
     def _sure(self, waiting: Waiting, shares: Shares) -> bool:
         """Whether its project is sure of what it asks, of any kind that will do."""

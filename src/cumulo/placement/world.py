@@ -197,7 +197,10 @@ def by_device(slices: Iterable[Slice]) -> dict[str, tuple[Slice, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One unit that waits to be placed. `key` is whatever the caller knows it by; `duration_s` what it declared."""
+    """One unit that waits to be placed. `key` is whatever the caller knows it by.
+
+    `duration_s` is the longest it declared to take, `expected_s` what it is thought to take, if that was learnt.
+    """
 
     key: tuple[str, int, int]  # run id, unit, attempt
     name: str
@@ -205,6 +208,7 @@ class Waiting:
     priority: int
     accepted_at: float
     duration_s: float | None = None
+    expected_s: float | None = None
     project: str = "default"
     account: str = ""
     purchase: PurchaseOption = PurchaseOption.ON_DEMAND
