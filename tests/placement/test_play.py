@@ -11,9 +11,11 @@ from cumulo.domain.node import NodeState
 from cumulo.placement.floor import Floor
 from cumulo.placement.order import hold_places, place
 from cumulo.placement.play import Play, Unit
+from cumulo.placement.policy import Policy
 from cumulo.placement.world import in_order
 from tests.placement.worlds import ask, few, hold, mig, node, part, waiting, world
 
+BY_AGE = Policy(stretch=0.0)
 EIGHT = ("A100-80GB",) * 8
 
 
@@ -26,10 +28,10 @@ def played(seen, queue, now=0.0):
         play.runs(floor.held(each), each.until, each.until)
     for number, each in enumerate(queue):
         took = None if each.duration_s is None else lambda _, took=each.duration_s: took
-        play.waits(Unit(number, (-each.priority, number), each.accepted_at, took), fresh=True)
+        play.waits(Unit(number, (-each.priority, 0.0, number), each.accepted_at, took), fresh=True)
     found = {}
     while True:
-        for _, number in play.start(lambda: 0.5):
+        for *_, number in play.start(lambda: 0.5):
             found[queue[number].name] = play.now
         if play.next_end() == inf:
             return found
@@ -126,7 +128,7 @@ def test_on_one_node_of_whole_gpus_a_play_is_what_really_happens(queue):
 def really(seen, queue):
     found, ends, left, now = {}, {}, list(queue), 0.0
     while True:
-        for decision in place(seen, left, now=now).decisions:
+        for decision in place(seen, left, now=now, policy=BY_AGE).decisions:
             each = decision.waiting
             for name in hold_places(seen, each, decision.places, now + each.duration_s):
                 seen.holds[name] = replace(seen.holds[name], started_at=now)

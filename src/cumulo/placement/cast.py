@@ -19,8 +19,10 @@ from cumulo.placement.arrivals import Arrivals
 from cumulo.placement.durations import Durations
 from cumulo.placement.floor import Floor, Held, Shape
 from cumulo.placement.play import Play, Unit
+from cumulo.placement.policy import Policy
 from cumulo.placement.record import Range, Record
 from cumulo.placement.traits import Traits, started, traits_held, traits_of
+from cumulo.placement.turns import due
 from cumulo.placement.world import Hold, Waiting, World
 
 EVENTS: Final = 40_000
@@ -30,9 +32,10 @@ LEAST_PLAYS: Final = 6
 LEAST_ENDED: Final = 5
 # What is learnt of durations may be wrong for all runs alike: in each play all are longer, or all shorter, than learnt.
 # The odds that a run has ended are multiplied by a factor with 9 ** COMMON as its 90 % point.
-COMMON: Final = 0.45
+COMMON: Final = 0.55
 # The part of what is ahead that must have started to tell how fast it goes.
 LEAST_GONE: Final = 0.1
+PLAIN: Final = Policy()
 _SEED: Final = 20_1017
 
 Key = tuple[str, int, int]
@@ -52,24 +55,35 @@ class Past:
 
 
 def ranges(
-    world: World, queue: Sequence[Waiting], now: float, past: Past, target: Key | None = None
+    world: World,
+    queue: Sequence[Waiting],
+    now: float,
+    past: Past,
+    target: Key | None = None,
+    *,
+    stretch: float = PLAIN.stretch,
+    most_plays: int = MOST_PLAYS,
 ) -> dict[Key, Range]:
-    """When each unit of `queue` starts, or `target` alone, uncorrected. They are in order, and fit nowhere now."""
-    return _Cast(world, queue, now, past).ranges(target)
+    """When each unit of `queue`, which fit nowhere now, starts, or `target` alone. Not corrected by the record.
+
+    Whose turn it is follows from priority and who is due (`stretch`, see `turns`): shares of projects are left out.
+    """
+    return _Cast(world, queue, now, past, stretch).ranges(target, most_plays)
 
 
 class _Cast:
     """All that is the same in every play: the floor, who runs and who waits, and from what their times are drawn."""
 
-    def __init__(self, world: World, queue: Sequence[Waiting], now: float, past: Past) -> None:
-        self.now, self.past = now, past
+    def __init__(self, world: World, queue: Sequence[Waiting], now: float, past: Past, stretch: float) -> None:
+        self.now, self.past, self.stretch = now, past, stretch
         self.floor = Floor(world)
         self._shapes: dict[tuple[Ask, float | None], int] = {}
         self.shapes: list[Shape] = []
         self.running = self._running(world)
-        self.keys = [waiting.key for waiting in queue]
-        self.queue = [self._unit(waiting, (-waiting.priority, number)) for number, waiting in enumerate(queue)]
-        self.arriving = [self._unit(waiting, (-waiting.priority, 0)) for waiting in past.arrivals]
+        ordered = sorted(queue, key=lambda each: (-each.priority, due(each, stretch), each.accepted_at, each.key))
+        self.keys = [waiting.key for waiting in ordered]
+        self.queue = [self._unit(waiting, number) for number, waiting in enumerate(ordered)]
+        self.arriving = [(self._unit(waiting, 0), waiting.accepted_at) for waiting in past.arrivals]
 
     def _running(self, world: World) -> list[tuple[list[Held], float | None, Callable[[float], float] | None]]:
         """Of each attempt what it holds, when it must end, and how to draw when it does."""
@@ -85,17 +99,18 @@ class _Cast:
     def _left(self, traits: Traits, age: float = 0.0) -> Callable[[float], float] | None:
         return self.past.durations.left(traits, age).at if self.past.can_tell(traits) else None
 
-    def _unit(self, waiting: Waiting, order: tuple[float, int]) -> Unit:
+    def _unit(self, waiting: Waiting, number: int) -> Unit:
         shape = waiting.ask, waiting.duration_s
-        number = self._shapes.get(shape)
-        if number is None:
-            number = self._shapes[shape] = len(self.shapes)
+        place = self._shapes.get(shape)
+        if place is None:
+            place = self._shapes[shape] = len(self.shapes)
             self.shapes.append(self.floor.shape(*shape))
-        return Unit(number, order, waiting.accepted_at, self._left(traits_of(waiting)))
+        order = -waiting.priority, due(waiting, self.stretch), number
+        return Unit(place, order, waiting.accepted_at, self._left(traits_of(waiting)))
 
-    def ranges(self, target: Key | None) -> dict[Key, Range]:
+    def ranges(self, target: Key | None, most_plays: int) -> dict[Key, Range]:
         last = len(self.queue) if target is None else self.keys.index(target) + 1
-        plays = max(LEAST_PLAYS, min(MOST_PLAYS, EVENTS // max(1, 2 * last + len(self.running))))
+        plays = min(most_plays, max(LEAST_PLAYS, EVENTS // max(1, 2 * last + len(self.running))))
         random = Random(_SEED)  # noqa: S311 (nothing here is secret)
         levels = [random.sample(range(plays), plays) for _ in self.running]
         wanted = range(len(self.queue)) if target is None else range(last - 1, last)
@@ -132,13 +147,15 @@ class _Cast:
                 return found  # what runs never ends, and what arrives makes no room
             if arriving is not None and arriving[0] < end:
                 play.to(arriving[0])
-                unit = self.arriving[arriving[1]]
+                unit, then = self.arriving[arriving[1]]
+                priority, due_then, _ = unit.order
                 came += 1
-                play.waits(Unit(unit.shape, (unit.order[0], came), arriving[0], unit.seconds), fresh=True)
+                order = priority, due_then + arriving[0] - then, came
+                play.waits(Unit(unit.shape, order, arriving[0], unit.seconds), fresh=True)
                 arriving = next(arrivals)
             else:
                 play.to(end)
-            for _, number in play.start(lambda: draw(random.random())):
+            for *_, number in play.start(lambda: draw(random.random())):
                 insort(started, number)
                 if number in wanted:
                     wanted.discard(number)
@@ -148,7 +165,7 @@ class _Cast:
     def _later(self, number: int, started: list[int], reached: float) -> float:
         """When one starts that the play did not get to, if those ahead of it go on starting as fast as so far."""
         gone = bisect_left(started, number)
-        return self.now + (reached - self.now) * (number + 1) / gone if gone >= LEAST_GONE * number else inf
+        return self.now + (reached - self.now) * (number + 2) / (gone + 1) if gone >= LEAST_GONE * number else inf
 
 
 def _attempt(hold: Hold) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 
 from cumulo.domain.ask import Ask
-from cumulo.placement.cast import Key, Past, ranges
+from cumulo.placement.cast import PLAIN, Key, Past, ranges
 from cumulo.placement.explain import reasons
 from cumulo.placement.order import Pass, hold_places
 from cumulo.placement.record import Range
@@ -34,9 +34,19 @@ class Expectation:
 
 
 def expect(
-    world: World, queue: Sequence[Waiting], target: Waiting, decided: Pass, *, now: float, past: Past
+    world: World,
+    queue: Sequence[Waiting],
+    target: Waiting,
+    decided: Pass,
+    *,
+    now: float,
+    past: Past,
+    stretch: float = PLAIN.stretch,
 ) -> Expectation:
-    """When `target`, which is in `queue`, starts. `queue` is in order; `decided` is what the pass decides on it now."""
+    """When `target`, which is in `queue`, starts. `decided` is what the pass decides on the queue now.
+
+    `stretch` is the policy's by which the pass goes; 0 if it is told no time.
+    """
     if any(decision.waiting.key == target.key for decision in decided.decisions):
         return Expectation(low=now, likely=now, high=now, text="now")
     why = reasons(world, target.ask)
@@ -45,14 +55,22 @@ def expect(
     if any(held.waiting.key == target.key and held.constraint is Constraint.QUOTA for held in decided.held_back):
         return Expectation(text=f"can't tell: not before project {target.project} holds less of its quota")
     trial, left = _after(world, queue, decided, now)
-    return _told(ranges(trial, left, now, past, target.key)[target.key], trial, target.ask, now, past)
+    return _told(ranges(trial, left, now, past, target.key, stretch=stretch)[target.key], trial, target.ask, now, past)
 
 
-def forecast(world: World, queue: Sequence[Waiting], decided: Pass, *, now: float, past: Past) -> dict[Key, Range]:
+def forecast(
+    world: World,
+    queue: Sequence[Waiting],
+    decided: Pass,
+    *,
+    now: float,
+    past: Past,
+    stretch: float = PLAIN.stretch,
+) -> dict[Key, Range]:
     """The corrected range of everything in `queue` that can be told, inf where part of it can't be."""
     trial, left = _after(world, queue, decided, now)
     told = {decision.waiting.key: Range(low=now, likely=now, high=now) for decision in decided.decisions}
-    for key, raw in ranges(trial, left, now, past).items():
+    for key, raw in ranges(trial, left, now, past, stretch=stretch).items():
         if raw.likely < inf:
             told[key] = past.record.correct(raw, now)
     return told

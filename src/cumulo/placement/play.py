@@ -20,12 +20,16 @@ MOST_KEPT: Final = 64
 _CLOSED: Final = -1
 
 
+# Priority (negative), when it is due, and a number of its own: smaller first.
+Order = tuple[int, float, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Something that waits: smaller `order` first. `seconds` draws how long it will run, None if nobody can tell."""
+    """Something that waits, in its `order`. `seconds` draws how long it will run, None if nobody can tell."""
 
     shape: int
-    order: tuple[float, int]
+    order: Order
     since: float  # when it was accepted
     seconds: Callable[[float], float] | None
 
@@ -56,7 +60,7 @@ class Play:
         self._node = [room.node for room in floor.rooms]
         self._there: list[dict[int, _Taken]] = [{} for _ in floor.cpus_free]  # by node, what is on it
         self._ends: list[tuple[float, int, tuple[_Taken, ...]]] = []
-        self._waiting: dict[int, list[tuple[tuple[float, int], Unit]]] = {}
+        self._waiting: dict[int, list[tuple[Order, Unit]]] = {}
         self._open: dict[int, dict[int, None]] = {}  # by shape that waits, the rooms where it may fit if there are any
         self._serial = 0
         self._kept: _Kept | None = None
@@ -91,7 +95,7 @@ class Play:
             for taken in heappop(self._ends)[2]:
                 self._free(taken)
 
-    def start(self, uniform: Callable[[], float]) -> list[tuple[float, int]]:
+    def start(self, uniform: Callable[[], float]) -> list[Order]:
         """Starts what fits now, in order, and returns the orders of what started.
 
         The first that does not fit gets rooms kept for it; all behind it must leave them free by the time it is due.
@@ -100,7 +104,7 @@ class Play:
         if not heads:
             return []
         heapify(heads)
-        started: list[tuple[float, int]] = []
+        started: list[Order] = []
         first = self._first_of(self._waiting.keys() - self._open.keys())
         while heads:
             order, shape = heads[0]
@@ -123,10 +127,10 @@ class Play:
                 self._open.pop(shape, None)
         return started
 
-    def _first_of(self, shapes: Iterable[int]) -> tuple[tuple[float, int], Unit] | None:
+    def _first_of(self, shapes: Iterable[int]) -> tuple[Order, Unit] | None:
         return min((self._waiting[shape][0] for shape in shapes), key=_order, default=None)
 
-    def _keep(self, head: tuple[tuple[float, int], Unit]) -> "_Kept":
+    def _keep(self, head: tuple[Order, Unit]) -> "_Kept":
         """What is kept for the head of the queue: found once, and again when something ends where it is."""
         if self._kept is None or self._kept.order != head[0]:
             self._kept = self._reserve(*head)
@@ -227,7 +231,7 @@ class Play:
         if self._kept is not None and room in self._kept.spare:
             self._kept = None
 
-    def _reserve(self, order: tuple[float, int], head: Unit) -> "_Kept":
+    def _reserve(self, order: Order, head: Unit) -> "_Kept":
         """The rooms that are due first for the head, by what was declared; where nothing was, the emptiest."""
         shape = self.shapes[head.shape]
         due = sorted((*self._due(shape, room), room) for room in list(shape.takings)[:MOST_KEPT])[: shape.nodes]
@@ -258,7 +262,7 @@ class Play:
 class _Kept:
     """What is kept for the head of the queue: which that is, when it is due, and what each room can spare beside it."""
 
-    order: tuple[float, int]
+    order: Order
     since: float
     due: float
     spare: dict[int, int]
@@ -268,7 +272,7 @@ class _Kept:
         return self.due if self.due < inf else 2 * now - self.since
 
 
-def _order(first: tuple[tuple[float, int], Unit]) -> tuple[float, int]:
+def _order(first: tuple[Order, Unit]) -> Order:
     return first[0]
 
 

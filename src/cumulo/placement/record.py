@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import exp, inf, log
 from typing import Final
 
-# How far one outcome moves an offset.
+# How far one outcome moves an offset, once there were ten.
 RATE: Final = 0.1
 # Waits are compared by their logarithm; a minute more or less is nothing to a wait of an hour.
 _GRAIN_S: Final = 60.0
@@ -31,32 +31,33 @@ class Range:
 class Record:
     """How past ranges fared, as three offsets in widths of the raw range; -1, 0, 1 if the plays were right.
 
-    Each is the running quantile of where starts fell: after an outcome, an offset moves by RATE times the difference
-    between what happened and what should happen as often (quantile tracking: Angelopoulos, Candès and Tibshirani,
-    "Conformal PID control for time series prediction", NeurIPS 2023, section 2.1). The share of outcomes on each side
-    comes out right in the long run, whatever the outcomes are.
+    Each is the running quantile of where starts fell. After an outcome, an offset moves by a rate times the difference
+    between what happened and what should happen as often; the rate is one over the number of outcomes, at last RATE
+    (quantile tracking: Angelopoulos, Candès and Tibshirani, "Conformal PID control for time series prediction", NeurIPS
+    2023, section 2.1). So the share of outcomes on each side comes out right in the long run, whatever the outcomes are.
     """
 
     low: float = -1.0
     likely: float = 0.0
     high: float = 1.0
+    outcomes: int = 0
 
     def learn(self, raw: Range, now: float, started_at: float) -> None:
         """Takes in when something really started of which `raw` was forecast at `now`."""
+        if raw.likely == inf:
+            return
         score = _score(raw, now, started_at)
-        self.low = _moved(self.low, score, 0.1, -6.0, -0.1)
-        self.likely = _moved(self.likely, score, 0.5, -3.0, 3.0)
-        self.high = _moved(self.high, score, 0.9, 0.1, 6.0)
+        self.outcomes += 1
+        rate = max(RATE, 1.0 / self.outcomes)
+        self.low = min(-0.1, max(-6.0, self.low + rate * (0.1 - (score <= self.low))))
+        self.likely = min(3.0, max(-3.0, self.likely + rate * (0.5 - (score <= self.likely))))
+        self.high = min(6.0, max(0.1, self.high + rate * (0.9 - (score <= self.high))))
 
     def correct(self, raw: Range, now: float) -> Range:
         low = _unscore(raw, now, self.low)
         likely = _unscore(raw, now, self.likely)
         high = _unscore(raw, now, self.high)
         return Range(low=min(low, likely), likely=likely, high=max(high, likely))
-
-
-def _moved(offset: float, score: float, level: float, least: float, most: float) -> float:
-    return min(most, max(least, offset + RATE * (level - (score <= offset))))
 
 
 def _of_wait(at: float, now: float) -> float:
