@@ -334,10 +334,17 @@ def test_stop_and_start(cumulo: Cumulo, stub: Stub):
 
 def test_queue_nodes_offers_top_usage_df_events_and_doctor_print_tables(cumulo: Cumulo, stub: Stub):
     holder = {"run": ID, "name": "train", "instance": "i", "account": "ada", "mode": "exclusive"}
-    device = {"index": 0, "uuid": "GPU-1", "model": "A100-80GB", "memory_gb": 80.0, "emulated": True, "held_by": holder}
+    device = {
+        "index": 0,
+        "uuid": "GPU-1",
+        "model": "A100-80GB",
+        "memory_gb": 80.0,
+        "emulated": True,
+        "holders": [holder],
+    }
     node = {
         "id": "local/n0", "region": "local", "name": "n0", "state": "ready", "cpus": 8, "cpus_free": 6.5,
-        "memory_gb": 64, "memory_free_gb": 60, "devices": [device, {**device, "index": 1, "held_by": None}],
+        "memory_gb": 64, "memory_free_gb": 60, "devices": [device, {**device, "index": 1, "holders": []}],
     }  # fmt: skip
     offer = {"region": "local", "gpu": "A100-80GB", "emulated": True, "rental_usd_h": 1.8, "total": 2, "free": 1}
     row = {
@@ -349,7 +356,7 @@ def test_queue_nodes_offers_top_usage_df_events_and_doctor_print_tables(cumulo: 
         "accepted_at": "2026-11-30T10:00:00Z",
     }
     reading = {"node": "n0", "index": 0, "model": "A100-80GB", "utilisation": 0.5, "memory_used_bytes": 1 << 30,
-               "memory_bytes": 80 << 30, "held_by": holder}  # fmt: skip
+               "memory_bytes": 80 << 30, "holders": [holder]}  # fmt: skip
     stub.on("GET", "/v1/queue", Reply({"items": [row], "next": None}))
     stub.on("GET", "/v1/nodes", Reply({"items": [node]}))
     stub.on("GET", "/v1/nodes/n0", Reply(node))

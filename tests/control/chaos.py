@@ -12,6 +12,7 @@ from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import TERMINAL, EndReason, InstanceState, RunStatus
 from cumulo.domain.node import DeviceHealth
 from cumulo.domain.run import Retry, RunKind
+from cumulo.domain.sharing import device_uuids
 from cumulo.store import events, tables
 from tests.control.fakes import GPU, PRICE, Clock, Cloud, FakeEngine, Lost, node
 
@@ -212,7 +213,9 @@ class Chaos:
 
     def leak(self):
         """Something of ours that the store never heard of, on a device that nobody uses."""
-        used = {uuid for name in self.engine.alive() for uuid in self.engine.bodies[name].seen.device_uuids or ()}
+        used = {
+            uuid for name in self.engine.alive() for uuid in device_uuids(self.engine.bodies[name].seen.slices or ())
+        }
         free = [uuid for uuid in ("one-0", "one-1", "one-2") if uuid not in used]
         with self.cloud.db.read() as tx:
             held = {row.device_uuid for row in tx.execute(tables.hold.select())}

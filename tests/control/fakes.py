@@ -21,6 +21,7 @@ from cumulo.domain.lifecycle import EndReason, InstanceState
 from cumulo.domain.node import Device, Node
 from cumulo.domain.quantities import GIB, NANO
 from cumulo.domain.run import Array, RunKind, RunSpec
+from cumulo.domain.sharing import SharingMode, whole_devices
 from cumulo.engines.protocol import Readings, StaleEpoch
 from cumulo.store import events, tables, views
 from cumulo.store.logs import Logs
@@ -41,6 +42,15 @@ class Clock:
         self.now += seconds
 
 
+def clash(one, other):
+    """Whether two slices can't be held at once, as far as two alone can tell."""
+    if one.device_uuid != other.device_uuid:
+        return False
+    if one.mode is not other.mode or one.mode is SharingMode.EXCLUSIVE:
+        return True
+    return one.start == other.start if one.mode is SharingMode.MIG else one.milli + other.milli > 1000
+
+
 def node(name, gpus=4, *, cpus=64, gib=512, model=GPU, **changes):
     devices = tuple(
         Device(
@@ -49,6 +59,7 @@ def node(name, gpus=4, *, cpus=64, gib=512, model=GPU, **changes):
             model=model,
             memory_bytes=80 * GIB,
             emulated=changes.get("emulated", False),
+            modes=tuple(SharingMode),
         )
         for index in range(gpus)
     )
@@ -127,7 +138,7 @@ class FakeEngine:
                 state=InstanceState.RUNNING,
                 node=node,
                 started_at=self.clock() if started_at is None else started_at,
-                device_uuids=tuple(devices),
+                slices=whole_devices(devices),
             ),
         )
 
@@ -167,23 +178,21 @@ class FakeEngine:
             raise Down(f"{name} is refused")
         if name in self.bodies or name in self.stopped or name in self.released:
             return
-        used = {uuid: other for other in self.alive() for uuid in self._devices(other)}
-        for uuid in spec.device_uuids:
-            if uuid in used:
-                self.wrongs.append(f"{name} started on {uuid}, which {used[uuid]} uses")
+        used = [(other, each) for other in self.alive() for each in self.bodies[other].seen.slices or ()]
+        for each in spec.slices:
+            for other, theirs in used:
+                if clash(theirs, each):
+                    self.wrongs.append(f"{name} started on {each}, which {other} uses: {theirs}")
         seen = ObservedInstance(
             instance_id=name,
             cloud_id=spec.cloud_id,
             state=InstanceState.PROVISIONING,
             node=spec.node,
-            device_uuids=spec.device_uuids,
+            slices=spec.slices,
         )
         self.bodies[name] = _Body(spec, seen)
         if self.instant:
             self.start(name)
-
-    def _devices(self, instance_id):
-        return self.bodies[instance_id].seen.device_uuids or ()
 
     def stop(self, instance_id, grace_s, epoch):
         self._check(epoch)

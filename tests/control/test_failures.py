@@ -209,7 +209,7 @@ def spec(name):
         attempt=1,
         rank=0,
         node="one",
-        device_uuids=(),
+        slices=(),
         cpus_milli=1,
         memory_bytes=1,
         identity=Identity(name="me"),

@@ -56,7 +56,7 @@ def test_every_key_of_the_run_file_has_an_example():
 def test_every_variable_that_a_run_sees_is_told(tmp_path):
     spec = InstanceSpec(
         instance_id="i", cloud_id="c", run_id="r", run_name="n", project="p", unit=0, attempt=1, rank=0, node="n",
-        device_uuids=(), cpus_milli=1000, memory_bytes=1, identity=Identity(name="ada"), command="true", array_index=0,
+        slices=(), cpus_milli=1000, memory_bytes=1, identity=Identity(name="ada"), command="true", array_index=0,
     )  # fmt: skip
     text = (DOCS / "run-file.md").read_text()
     told = ours(spec, checkpoint=tmp_path, outputs=tmp_path, progress=tmp_path)

@@ -16,6 +16,7 @@ from cumulo.domain.instance import (
 )
 from cumulo.domain.lifecycle import EndReason, InstanceState
 from cumulo.domain.run import Array, FileMount, PurchaseOption, Retry, RunKind, RunSpec, from_wire, to_wire
+from cumulo.domain.sharing import Isolation, SharingMode, Slice, whole_devices
 
 words = st.text(max_size=8)
 moments = st.none() | st.floats(0, 4e9)
@@ -36,7 +37,10 @@ asks = st.builds(
         count_max=counts,
         memory_min=st.none() | counts,
         milli=st.none() | counts,
+        slice_memory=st.none() | counts,
+        sharing=st.sampled_from((None, SharingMode.MPS)),
     ),
+    isolation=st.sampled_from(Isolation),
     cpus_milli=st.none() | counts,
     memory_bytes=st.none() | st.integers(1, 1 << 50),
     nodes=counts,
@@ -80,6 +84,15 @@ def test_a_run_spec_of_an_older_version_gets_the_defaults_of_what_it_lacks():
 identities = st.builds(
     Identity, name=words, uid=st.none() | counts, gid=st.none() | counts, groups=tuples(counts), home=st.none() | words
 )
+slices = st.builds(
+    Slice,
+    device_uuid=words,
+    mode=st.sampled_from(SharingMode),
+    milli=counts,
+    memory_bytes=counts,
+    profile=words,
+    start=st.none() | counts,
+)
 instance_specs = st.builds(
     InstanceSpec,
     instance_id=words,
@@ -91,7 +104,7 @@ instance_specs = st.builds(
     attempt=counts,
     rank=counts,
     node=words,
-    device_uuids=tuples(words),
+    slices=tuples(slices),
     cpus_milli=counts,
     memory_bytes=counts,
     identity=identities,
@@ -111,6 +124,13 @@ def test_an_instance_spec(spec):
     assert InstanceSpec.from_wire(json.loads(json.dumps(spec.to_wire()))) == spec
 
 
+@given(instance_specs)
+def test_an_instance_spec_written_before_devices_could_be_shared(spec):
+    told = spec.to_wire()
+    told["device_uuids"] = [each["device_uuid"] for each in told.pop("slices")]
+    assert InstanceSpec.from_wire(told).slices == whole_devices(each.device_uuid for each in spec.slices)
+
+
 @given(
     st.builds(
         ObservedInstance,
@@ -123,7 +143,7 @@ def test_an_instance_spec(spec):
         exit_code=st.none() | counts,
         reason=st.none() | st.sampled_from(EndReason),
         message=words,
-        device_uuids=st.none() | tuples(words),
+        slices=st.none() | tuples(slices),
         cpu_seconds=moments,
         progress=st.none() | words,
     )

@@ -80,7 +80,7 @@ class Bench:
             "attempt": 0,
             "rank": 0,
             "node": "emulated-0",
-            "device_uuids": (),
+            "slices": (),
             "cpus_milli": 1000,
             "memory_bytes": 1 << 30,
             "identity": self.identity,

@@ -7,6 +7,7 @@ import pytest
 
 from cumulo.domain.instance import Identity
 from cumulo.domain.lifecycle import EndReason, InstanceState
+from cumulo.domain.sharing import whole_devices
 from cumulo.engines.local.accounts import ROOTS_UID
 from tests.engines.conftest import ROOT, SOMEBODY, SOMEBODY_ELSE, needs_root
 
@@ -244,7 +245,7 @@ def test_a_run_knows_itself(bench, runtime):
     _, log = bench.run(
         "self",
         "env",
-        device_uuids=uuids,
+        slices=whole_devices(uuids),
         peers=("10.0.0.1", "10.0.0.2"),
         rank=1,
         array_index=7,

@@ -12,6 +12,7 @@ import pytest
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import InstanceState
 from cumulo.domain.node import Device, DeviceReading
+from cumulo.domain.sharing import whole_devices
 from cumulo.engines.local.hardware import EmulatedHardware, Held, RealHardware
 from cumulo.engines.local.pace import Pace
 from cumulo.node.devices.protocol import DeviceInfo, DeviceProcess, DeviceTelemetry
@@ -32,7 +33,7 @@ def test_emulated_nodes_have_what_was_asked_for(bench):
 
 def test_emulated_devices_do_what_their_holders_do(bench):
     uuids = tuple(device.uuid for device in bench.engine.nodes()[0].devices)
-    name = bench.start("busy", f"python3 -c '{BUSY}'", device_uuids=uuids)
+    name = bench.start("busy", f"python3 -c '{BUSY}'", slices=whole_devices(uuids))
     bench.until(name, InstanceState.RUNNING)
     deadline = time.monotonic() + 20
     while True:
@@ -59,7 +60,7 @@ def test_utilisation_is_of_the_cpus_asked_for(bench):
     ((device,),) = (node.devices for node in hardware.nodes(set))
     cpus = len(os.sched_getaffinity(0))
     held = Held(
-        spec=bench.spec("x", "", device_uuids=(device.uuid,), cpus_milli=1000 * cpus),
+        spec=bench.spec("x", "", slices=whole_devices([device.uuid]), cpus_milli=1000 * cpus),
         memory_bytes=GIB,
         cpu_seconds=0.0,
         pids=(),

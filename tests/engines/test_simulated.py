@@ -9,6 +9,7 @@ import pytest
 
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import EndReason, InstanceState
+from cumulo.domain.sharing import whole_devices
 from cumulo.engines.protocol import ExecRequest
 from cumulo.engines.simulated import SimulatedEngine
 from cumulo.engines.simulated.life import SECONDS, STOP_SECONDS
@@ -98,10 +99,10 @@ def test_more_nodes_than_can_be_emulated(node_root):
 
 
 def test_a_run_goes_on_until_it_is_stopped(timed, clock):
-    name = timed.start("steady", "python train.py", device_uuids=("GPU-1",))
+    name = timed.start("steady", "python train.py", slices=whole_devices(("GPU-1",)))
     clock.now += 1e6
     seen = timed.look(name)
-    assert (seen.state, seen.started_at, seen.device_uuids) == (InstanceState.RUNNING, BEGAN, ("GPU-1",))
+    assert (seen.state, seen.started_at, seen.slices) == (InstanceState.RUNNING, BEGAN, whole_devices(("GPU-1",)))
     timed.engine.stop(name, 30.0, 1)
     seen = timed.look(name)
     assert (seen.state, seen.reason, seen.signal) == (InstanceState.ENDED, EndReason.CANCELLED, signal.SIGTERM)
@@ -183,7 +184,7 @@ def test_a_release_makes_it_vanish_and_never_come_back(timed, clock):
 
 def test_a_new_engine_knows_all_that_the_old_one_knew(timed, clock):
     timed.epoch = 3
-    runs = timed.start("runs", "x", device_uuids=("GPU-1", "GPU-2"))
+    runs = timed.start("runs", "x", slices=whole_devices(("GPU-1", "GPU-2")))
     ends = timed.start("ends", "x", env={SECONDS: "0"}, max_duration_s=100.0)
     stops = timed.start("stops", "x", env={STOP_SECONDS: "20"})
     timed.engine.stop(stops, 30.0, 3)

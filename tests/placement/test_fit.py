@@ -125,7 +125,7 @@ ALL_1G = tuple(mig("n-0", "1g.10gb", start) for start in range(7))
             (),
             ask("T4", slice_memory=16 * GIB),
             Constraint.GPU_KIND,
-            "has 1 T4, 16GB of a T4 asked",
+            "has 1 T4, 16GB of T4 asked",
         ),
         (
             node("n", (T4,)),
@@ -486,6 +486,6 @@ def test_counts_are_tried_from_the_most_to_the_least(seen, asked):
     kinds = admitted_kinds(asked.gpu, seen)
     chosen = choose(seen, asked)
     if chosen is not None and asked.nodes == 1:
-        taken = len(chosen[0].device_uuids)
+        taken = len(chosen[0].slices)
         more = [count for count in counts if count > taken]
         assert all(refusal(use, asked, kinds, count) for use in seen.nodes.values() for count in more)

@@ -215,7 +215,7 @@ def test_an_unknown_gpu_is_answered_with_one_that_exists(box):
         (b'{"run": {"run": "x", "gpu": "A100:8:9"}}', "invalid_run_file", "gpu: in 'A100:8:9'"),
         (b'{"run": {"run": "x", "resources": {"accelerators": ":"}}}', "invalid_ask", "resources.accelerators"),
         (b'{"run": {"run": "x", "service": {}}}', "not_supported_yet", "service: "),
-        (b'{"run": {"run": "x", "gpu": "H100:0.5"}}', "not_supported_yet", "gpu: "),
+        (b'{"run": {"run": "x", "gpu": "T4:mig-1g.10gb"}}', "invalid_run_file", "gpu: T4 has no MIG"),
         (b'{"run": {"priority": 1}}', "invalid_run_file", "run: is missing"),
         (b'{"run": {"run": "x", "workdir": "."}}', "invalid_run_file", "workdir: is a path"),
         (b'{"run": null}', "invalid_run_file", ""),
@@ -288,7 +288,7 @@ def test_every_answer_of_a_list_has_the_shape_that_openapi_tells(box):
     api.Me.model_validate(box.get("/v1/me"))
     api.Health.model_validate(box.get("/v1/health", token=""))
     api.Names.model_validate(box.get("/v1/names?beginning=sh"))
-    held = [device["held_by"] for device in box.get("/v1/nodes/one")["devices"] if device["held_by"]]
+    held = [holder for device in box.get("/v1/nodes/one")["devices"] for holder in device["holders"]]
     assert held
     assert held[0]["name"] == "shape"
     assert box.get("/openapi.json", token="")["openapi"].startswith("3.1")

@@ -1,11 +1,12 @@
 """A database is created, upgraded or refused; and however it came about, it is the same."""
 
-import shutil
 import subprocess
 import sys
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, select, text
@@ -14,7 +15,7 @@ from cumulo import __version__
 from cumulo.domain.errors import CumuloError
 from cumulo.store import schema
 from cumulo.store.database import Database
-from cumulo.store.tables import metadata, project
+from cumulo.store.tables import device, hold, instance, metadata, project, usage
 from tests.databases import CLOUD_ID, NOW
 
 SERVERS = 4
@@ -26,18 +27,23 @@ from cumulo.store.database import Database
 db = Database.open(sys.argv[1], home=Path("/nonexistent"))
 print(schema.prepare(db, cloud_id=sys.argv[2], now=1.0), "alembic" in sys.modules)
 """
-SECOND = """
-import sqlalchemy as sa
-from alembic import op
-
-revision = "0002"
-down_revision = "0001"
-
-
-def upgrade():
-    with op.batch_alter_table("project") as table:
-        table.add_column(sa.Column("colour", sa.String(8)))
-"""
+_RUN = "'r', 'default', 'ada', 'train', 'task', 'running', 'running', 0, 'on-demand', 'T4:2', '{}', '', 1, 1, 1, 0, 0"
+_INSTANCE = "0, 'default', 'ada', 'local/one', 'local', 'running', NULL, NULL, NULL, '', NULL, NULL, 1000, 1024"
+# What a cloud of the first version may have in it: two runs' instances, one of them on two GPUs.
+FIRST = f"""
+INSERT INTO meta VALUES ('cloud_id', 'first'), ('version', '0.0.1');
+INSERT INTO node VALUES
+    ('local/one', 'local', 'one', '127.0.0.1', 8000, 8192, '0', '{{}}', 'ready', '', 1.0, 2.0, 0);
+INSERT INTO device VALUES ('GPU-0', 'local/one', 0, 'T4', 15, '0', NULL, 'ok', '', ''),
+    ('GPU-1', 'local/one', 1, 'T4', 15, '0', NULL, 'ok', '', '');
+INSERT INTO run VALUES ({_RUN}, 1, NULL, NULL, '', '', 1.0, NULL, NULL, NULL, 0, 0, NULL);
+INSERT INTO instance VALUES
+    ('r-0-1-0', 'r', 0, 1, {_INSTANCE}, 'GPU-0,GPU-1', 'T4', '0', '', 1, 0, 0, 1.0, 1.0, 1.0, NULL, NULL, NULL),
+    ('r-1-1-0', 'r', 1, 1, {_INSTANCE}, '', '', '0', '', 1, 0, 0, 1.0, 1.0, 1.0, NULL, NULL, NULL);
+INSERT INTO hold VALUES ('GPU-0', 'whole', 'r-0-1-0', 'default', 'ada', 'exclusive', 1000, 15);
+INSERT INTO usage VALUES ('r-0-1-0', 1.0, NULL, 'r', 'default', 'ada', 'T4', 2, 1000, 0, 0),
+    ('r-1-1-0', 1.0, NULL, 'r', 'default', 'ada', '', 0, 1000, 0, 0)
+"""  # noqa: S608  # written here, for a test
 
 
 @pytest.fixture
@@ -47,10 +53,13 @@ def empty(database_url, tmp_path):
     database.close()
 
 
-def migrate_from_nothing(db):
+def migrate_from_nothing(db, to="head"):
+    config = Config()
+    config.set_main_option("script_location", str(schema.MIGRATIONS))
     with db.write() as tx:
         tx.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
-        schema._upgrade(tx)
+        config.attributes["connection"] = tx
+        command.upgrade(config, to)
 
 
 def differences(db):
@@ -111,22 +120,24 @@ def test_a_second_start_keeps_the_cloud_id(empty):
     assert schema.prepare(empty, cloud_id="second", now=NOW + 1) == "first"
 
 
-def test_an_older_database_is_upgraded(empty, tmp_path, monkeypatch):
-    """By a made-up second migration, since the first is the only one so far."""
-    schema.prepare(empty, cloud_id="first", now=NOW)
-    folder = tmp_path / "migrations"
-    shutil.copytree(schema.MIGRATIONS, folder)
-    (folder / "versions" / "0002_more.py").write_text(SECOND)
-    monkeypatch.setattr(schema, "MIGRATIONS", folder)
-    monkeypatch.setattr(schema, "REVISIONS", ("0001", "0002"))
-    monkeypatch.setattr(schema, "HEAD", "0002")
+def test_a_database_of_the_first_version_is_upgraded_with_all_that_is_in_it(empty):
+    """All that was held and used before devices could be shared was whole devices."""
+    migrate_from_nothing(empty, to="0001")
     with empty.write() as tx:
-        schema.set_meta(tx, "version", "0.0.1")
+        for sentence in FIRST.strip().split(";\n"):
+            tx.exec_driver_sql(sentence)
     assert schema.prepare(empty, cloud_id="second", now=NOW + 1) == "first"
     with empty.read() as tx:
-        assert schema.stored_revision(tx) == "0002"
+        assert schema.stored_revision(tx) == schema.HEAD
         assert schema.get_meta(tx, "version") == __version__
-        assert "colour" in {column["name"] for column in inspect(tx).get_columns("project")}
+        assert tx.execute(select(device.c.modes)).scalars().all() == ["exclusive", "exclusive"]
+        assert tx.execute(select(hold.c.slice, hold.c.mode, hold.c.milli, hold.c.profile, hold.c.start)).all() == [
+            ("whole", "exclusive", 1000, "", None)
+        ]
+        instances = tx.execute(select(instance.c.gpu_milli, instance.c.gpus).order_by(instance.c.id)).all()
+        assert instances == [(2000, "2x T4"), (0, "")]
+        used = tx.execute(select(usage.c.gpu_milli, usage.c.gpus).order_by(usage.c.instance_id)).all()
+        assert used == instances
 
 
 def test_a_database_of_a_newer_version_is_refused_by_name(db):

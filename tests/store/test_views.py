@@ -28,6 +28,7 @@ def instance_row(run_id, unit=0, attempt=1, rank=0, **values):
         "project": "default", "account": "ada", "node_id": "local/one", "region": "local", "state": "running",
         "message": "", "cpus_milli": 4000, "memory_bytes": 8 << 30, "devices": "GPU-0", "device_model": "A100-80GB",
         "emulated": False, "address": "127.0.0.1", "master_port": 29500, "price_nano_h": 0, "rental_nano_h": 0,
+        "gpu_milli": 1000, "gpus": "1x A100-80GB",
         "accepted_at": NOW, "placed_at": NOW,
     }  # fmt: skip
     return {column.name: None for column in t.instance.c} | row | values
@@ -202,7 +203,7 @@ def test_nodes_tell_what_is_held(db, node):
             "local/two"
         ] * 2
         assert views.find_node(tx, "three") is None
-        assert views.instance_names(tx, ["run1-0-1-0", "gone"]) == {"run1-0-1-0": ("run1", "holder")}
+        assert views.instance_names(tx, ["run1-0-1-0", "gone"]) == {"run1-0-1-0": ("run1", "holder", "1x A100-80GB")}
 
 
 def test_units_that_wait_are_counted(db):
@@ -222,6 +223,7 @@ def test_use_counts_for_the_part_inside_the_window(db):
     base = {
         "project": "default", "account": "ada", "device_model": "A100-80GB", "device_count": 2, "cpus_milli": 8000,
         "price_nano_h": 3_600_000_000, "rental_nano_h": 7_200_000_000,
+        "gpu_milli": 2000, "gpus": "2x A100-80GB",
     }  # fmt: skip
     put(
         db,

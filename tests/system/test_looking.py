@@ -70,7 +70,7 @@ def test_offers_and_nodes(work: Cloud):
     assert (offers["T4"]["total"], offers["T4"]["free"], offers["T4"]["emulated"]) == (1, 0, True)
     assert "EMULATED" in work.ok("gpus")
     nodes = json.loads(work.ok("nodes", "--json"))
-    held = [device["held_by"] for node in nodes for device in node["devices"] if device["held_by"]]
+    held = [holder for node in nodes for device in node["devices"] for holder in device["holders"]]
     assert [one["name"] for one in held] == ["is"]
     assert all(device["emulated"] for node in nodes for device in node["devices"])
 

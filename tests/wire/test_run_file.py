@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cumulo.domain.ask import GpuAsk
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.quantities import GIB
 from cumulo.domain.run import Array, FileMount, PurchaseOption, Retry, RunKind
+from cumulo.domain.sharing import Isolation, SharingMode
 from cumulo.wire.run_file import read_run_file, schema, to_spec
 
 DIGEST = "ab" * 32
@@ -185,14 +187,74 @@ def test_what_is_wrong_is_told_in_one_line_with_its_key(data, told):
         {"resources": {"disk_size": 100}},
         {"file_mounts": {"data": "s3://bucket/data"}},
         {"workdir": "git@github.com:a/b"},
-        {"gpu": "H100:0.25"},
-        {"gpu": 0.25},
-        {"gpu": "H100:mig-1g.10gb:2"},
     ],
 )
 def test_what_has_not_landed_is_refused_by_name(data):
     message = refused({"run": "x", **data}, "not_supported_yet")
     assert message.startswith(next(iter(data)))
+
+
+def resources(gpu=None, **more):
+    return {"run": "x", "resources": {"accelerators": gpu, **more} if gpu else more}
+
+
+@pytest.mark.parametrize(
+    ("data", "gpu", "isolation"),
+    [
+        ({"run": "x", "gpu": 0.25}, GpuAsk(milli=250), Isolation.ANY),
+        ({"run": "x", "gpu": {"H100": 0.5}}, GpuAsk(names=("H100",), milli=500), Isolation.ANY),
+        (
+            resources("H100:mig-1g.10gb:2", isolation="hard"),
+            GpuAsk(names=("H100",), mig_profile="1g.10gb", count_min=2, count_max=2),
+            Isolation.HARD,
+        ),
+        (resources("T4", gpu_memory="5GB"), GpuAsk(names=("T4",), slice_memory=5 * GIB), Isolation.ANY),
+        (
+            resources(gpu_memory=8, sharing="timeslice"),
+            GpuAsk(slice_memory=8 * GIB, sharing=SharingMode.TIMESLICE),
+            Isolation.ANY,
+        ),
+        (resources("H200:mig-1g.17gb"), GpuAsk(names=("H200",), mig_profile="1g.17gb"), Isolation.ANY),
+    ],
+)
+def test_a_part_of_a_gpu_can_be_asked_for(data, gpu, isolation):
+    ask = to_spec(read_run_file(data)).ask
+    assert (ask.gpu, ask.isolation) == (gpu, isolation)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (
+            resources("H100:0.25", isolation="hard"),
+            "resources.isolation: hard needs a GPU or a MIG slice of one's own: write H100:mig-1g.20gb, "
+            "or ask for a whole GPU",
+        ),
+        (resources("A100", gpu_memory="30GB", isolation="hard"), "write A100:mig-3g.40gb, or ask for a whole GPU"),
+        (resources("T4:0.5", isolation="hard"), "of one's own: ask for a whole GPU"),
+        (resources(0.5, isolation="hard"), "ask for a whole GPU, or for a MIG slice such as H100:mig-1g.20gb"),
+        (
+            resources("H100:0.25", gpu_memory="20GB"),
+            "resources.gpu_memory: says how much of a GPU is asked for, and so does the fraction; give one",
+        ),
+        (resources("H100:2", gpu_memory="20GB"), "resources.gpu_memory: asks for a part of one GPU: give no count"),
+        (resources("H100:mig-1g.10gb", gpu_memory="9GB"), "a MIG slice has the memory of its profile, 1g.10gb"),
+        (resources("H100", sharing="mps"), "resources.sharing: says how a fraction of a GPU is shared; ask for one"),
+        (resources("H100:0.5", sharing="mig"), "resources.sharing"),
+        (
+            resources("H100-80GB:mig-9g.1gb"),
+            "resources.accelerators: no MIG profile 9g.1gb on H100-80GB; there are H100-80GB: 1g.10gb, 1g.10gb+me, "
+            "1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb",
+        ),
+        ({"run": "x", "gpu": "T4:mig-1g.10gb"}, "gpu: T4 has no MIG; ask for a fraction, such as T4:0.25"),
+        (
+            {"run": "x", "runtime": "process", "resources": {"isolation": "hard"}},
+            "resources.isolation: hard needs the runtime sandbox: process hides devices without fencing them",
+        ),
+    ],
+)
+def test_a_part_of_a_gpu_that_contradicts_itself_is_refused(data, told):
+    assert told in refused(data)
 
 
 def test_a_wrong_ask_points_at_the_wrong_part():

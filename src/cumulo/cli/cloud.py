@@ -2,12 +2,13 @@
 
 import click
 
-from cumulo.cli import phrases
+from cumulo.cli import phrases, slices
 from cumulo.cli.phrases import DASH, clean
 from cumulo.cli.session import Session, with_session
 from cumulo.cli.tables import Column, render
 from cumulo.cli.watch import show, watch_option
-from cumulo.client.answers.cloud import Device, Holder, Node, Offer, Telemetry
+from cumulo.client.answers.cloud import Device, Node, Offer, Telemetry
+from cumulo.domain.sharing import FRACTION_MODES, WHOLE_MILLI
 
 
 @click.command("offers")
@@ -26,19 +27,30 @@ def offers_command(session: Session, ask: str | None) -> None:
 
 def offers(found: tuple[Offer, ...]) -> str:
     columns = (
-        Column("GPU"), Column("MEMORY", right=True), Column("REGION", shrinks=True), Column("MODE"),
-        Column("PURCHASE"), Column("PRICE/H", right=True), Column("RENTS FOR/H", right=True),
-        Column("FREE", right=True), Column("PER NODE", right=True), Column("NOTE"),
+        Column("GPU"), Column("MODE"), Column("MEMORY", right=True), Column("ISOLATION"),
+        Column("REGION", shrinks=True), Column("PURCHASE"), Column("PRICE/H", right=True),
+        Column("RENTS FOR/H", right=True), Column("FREE", right=True), Column("PER NODE", right=True), Column("NOTE"),
     )  # fmt: skip
     rows = [
         [
-            clean(offer.gpu), phrases.gib(offer.memory_gb), clean(offer.region), offer.mode, offer.purchase,
-            phrases.usd(offer.price_usd_h), phrases.usd(offer.rental_usd_h), f"{offer.free} of {offer.total}",
+            clean(offer.gpu), clean(f"{offer.mode} {offer.profile or _fraction(offer)}".strip()),
+            phrases.gib(offer.memory_gb), offer.isolation, clean(offer.region), offer.purchase,
+            phrases.usd(offer.price_usd_h), phrases.usd(offer.rental_usd_h), _available(offer),
             str(offer.max_per_node), "EMULATED" if offer.emulated else "",
         ]
         for offer in found
     ]  # fmt: skip
     return render(columns, rows)
+
+
+def _fraction(offer: Offer) -> str:
+    return f"{offer.milli / WHOLE_MILLI:g}" if offer.milli < WHOLE_MILLI else ""
+
+
+def _available(offer: Offer) -> str:
+    """`3 of 8`; of fractions of any size, how many GPUs' worth: `1.75 of 2`."""
+    any_size = offer.mode in FRACTION_MODES and offer.milli == WHOLE_MILLI
+    return f"{offer.free_milli / WHOLE_MILLI:g} of {offer.total}" if any_size else f"{offer.free} of {offer.total}"
 
 
 @click.command("nodes")
@@ -62,7 +74,7 @@ def nodes(found: tuple[Node, ...]) -> str:
     )  # fmt: skip
     rows = []
     for one in found:
-        holders = dict.fromkeys(clean(device.held_by.name) for device in one.devices if device.held_by)
+        holders = dict.fromkeys(clean(holder.name) for device in one.devices for holder in device.holders)
         rows.append(
             [
                 clean(one.name), clean(one.region), f"{one.state} {clean(one.state_reason)}".strip(),
@@ -80,7 +92,7 @@ def _free(devices: tuple[Device, ...]) -> str:
         model = clean(device.model) + (" (emulated)" if device.emulated else "")
         total = counts.setdefault(model, [0, 0])
         total[1] += 1
-        total[0] += device.held_by is None and not device.foreign and device.health == "ok"
+        total[0] += not device.holders and not device.foreign and device.health == "ok"
     return ", ".join(f"{free} of {total} {model}" for model, (free, total) in counts.items()) or DASH
 
 
@@ -88,24 +100,21 @@ def node(one: Node) -> str:
     """One node with each of its devices."""
     columns = (
         Column("#", right=True), Column("MODEL"), Column("MEMORY", right=True), Column("HEALTH", shrinks=True),
-        Column("HELD BY", shrinks=True), Column("UUID", shrinks=True),
+        Column("MODE"), Column("HELD BY", shrinks=True), Column("UUID", shrinks=True),
     )  # fmt: skip
     rows = [
         [
             str(device.index), clean(device.model) + (" EMULATED" if device.emulated else ""),
             phrases.gib(device.memory_gb), f"{device.health} {clean(device.health_reason)}".strip(),
-            _holder(device.held_by, device.foreign), clean(device.uuid),
+            device.mode or DASH, slices.holders(device.holders, device.foreign), clean(device.uuid),
         ]
         for device in one.devices
     ]  # fmt: skip
-    head = nodes((one,))
-    return f"{head}\n\n{render(columns, rows, status='HEALTH')}" if rows else head
-
-
-def _holder(holder: Holder | None, foreign: str = "") -> str:
-    if holder:
-        return f"{clean(holder.name)} ({holder.run}) of {clean(holder.account)}"
-    return f"outside Cumulo: {clean(foreign)}" if foreign else "free"
+    parts = [nodes((one,))]
+    parts += [render(columns, rows, status="HEALTH")] if rows else []
+    shared = [text for device in one.devices if (text := slices.drawn(device))]
+    parts += ["\n".join(shared)] if shared else []
+    return "\n\n".join(parts)
 
 
 @click.command("top")
@@ -131,18 +140,18 @@ def top(found: Telemetry) -> str:
             phrases.node(one.node), str(one.index), clean(one.model) + (" EMULATED" if one.emulated else ""),
             phrases.percent(one.utilisation), _memory(one.memory_used_bytes, one.memory_bytes),
             DASH if one.temperature_c is None else f"{one.temperature_c:.0f}°C",
-            DASH if one.power_w is None else f"{one.power_w:.0f}W", _holder(one.held_by, one.foreign),
+            DASH if one.power_w is None else f"{one.power_w:.0f}W", slices.holders(one.holders, one.foreign),
         ]
         for one in found.devices
     ]  # fmt: skip
     columns_below = (
-        Column("INSTANCE"), Column("NAME", shrinks=True), Column("CPUS", right=True), Column("MEMORY", right=True),
-        Column("PROCESSES", right=True),
+        Column("INSTANCE"), Column("NAME", shrinks=True), Column("GPUS", shrinks=True), Column("CPUS", right=True),
+        Column("MEMORY", right=True), Column("PROCESSES", right=True),
     )  # fmt: skip
     instances = [
         [
-            one.id, clean(one.name), DASH if one.cpu is None else f"{one.cpu:.2f}", _gib(one.memory_bytes),
-            str(one.processes),
+            one.id, clean(one.name), clean(one.gpus) or DASH, DASH if one.cpu is None else f"{one.cpu:.2f}",
+            _gib(one.memory_bytes), str(one.processes),
         ]
         for one in found.instances
     ]  # fmt: skip

@@ -25,7 +25,12 @@ _SMALL_UPLOAD = 4 << 20
 
 @click.command("launch", cls=TakesCommand)
 @click.argument("words", nargs=-1, metavar="[TASK.YAML] [-- COMMAND...]")
-@click.option("--gpus", "--gpu", metavar="ASK", help="GPUs of each node: A100:2, A100,H100:40GB..:2..4, 24GB.., 8.")
+@click.option(
+    "--gpus", "--gpu", metavar="ASK", help="GPUs of each node: A100:2, 24GB.., 8, H100:0.25, H100:mig-1g.10gb:2."
+)
+@click.option("--gpu-memory", metavar="SIZE", help="A part of one GPU, by its memory: 20GB.")
+@click.option("--sharing", type=click.Choice(["mps", "timeslice"]), help="How a part of a GPU is shared.")
+@click.option("--isolation", type=click.Choice(["any", "hard"]), help="hard: only a GPU or a MIG slice of its own.")
 @click.option("--cpus", metavar="N", help="CPUs of each node.")
 @click.option("--memory", metavar="SIZE", help="Memory of each node: 16GB, 512MB.")
 @click.option("-N", "--nodes", type=click.IntRange(min=1), help="Nodes, all or none.")

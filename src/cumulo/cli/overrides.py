@@ -16,6 +16,9 @@ class Overrides:
     command: str | None = None
     name: str | None = None
     gpus: str | None = None
+    gpu_memory: str | None = None
+    sharing: str | None = None
+    isolation: str | None = None
     cpus: str | None = None
     memory: str | None = None
     env: tuple[str, ...] = ()
@@ -44,7 +47,10 @@ class Overrides:
             merged["after"] = [*_listed(merged.get("after")), *self.after]
         if self.mounts:
             merged["mounts"] = [*_listed(merged.get("mounts")), *self.mounts]
-        asked = {"cpus": self.cpus, "memory": self.memory}
+        asked = {
+            "cpus": self.cpus, "memory": self.memory, "gpu_memory": self.gpu_memory, "sharing": self.sharing,
+            "isolation": self.isolation,
+        }  # fmt: skip
         resources = _mapping(merged.get("resources"))
         resources |= {key: value for key, value in asked.items() if value is not None}
         if self.gpus is not None:

@@ -126,13 +126,13 @@ def progress_more(given: Progress) -> str:
 
 
 def devices_of(instances: Iterable[Instance]) -> str:
-    """`2x A100-80GB (emulated)` over the instances of one attempt; "" without any device."""
+    """`2x A100-80GB (emulated)`, `0.25 of H100-80GB (mps)`, `2 nodes x 1x T4`; "" without any device."""
     counts: dict[str, int] = {}
     for instance in instances:
-        if instance.devices:
-            model = f"{clean(instance.device_model or 'GPU')}{' (emulated)' if instance.emulated else ''}"
-            counts[model] = counts.get(model, 0) + len(instance.devices)
-    return ", ".join(f"{count}x {model}" for model, count in counts.items())
+        if instance.gpus:
+            text = clean(instance.gpus) + (" (emulated)" if instance.emulated else "")
+            counts[text] = counts.get(text, 0) + 1
+    return ", ".join(text if count == 1 else f"{count} nodes x {text}" for text, count in counts.items())
 
 
 def end_of(run: Run) -> str:

@@ -18,7 +18,6 @@ from cumulo.control.live import LiveInstance, Picture
 from cumulo.control.nodes import lost
 from cumulo.domain.instance import InstanceParts, Observation, ObservedInstance, parse_instance_id
 from cumulo.domain.lifecycle import EndReason, InstanceState
-from cumulo.domain.sharing import Slice
 from cumulo.placement.world import Hold, OverHeld
 from cumulo.store import picture
 from cumulo.store.batch import Batch
@@ -188,7 +187,7 @@ class Absences:
             node_id=f"{region}/{observed.node}",
             cpus_milli=0,
             memory_bytes=0,
-            slices=tuple(Slice(device_uuid=uuid) for uuid in observed.device_uuids or ()),
+            slices=observed.slices or (),
         )
         leak = Leak(
             instance_id=hold.instance_id,

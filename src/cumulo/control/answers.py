@@ -106,16 +106,25 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Something that can be launched: so many of a GPU kind in a region, whole, at a price."""
+    """Something that can be launched: so many of a GPU kind, or of one kind of its slices, in a region at a price.
+
+    One takes `milli` of a GPU and has `memory_bytes`; `free` could be had now, `total` if nothing were held,
+    `max_per_node` of those on one node. For fractions of a size that is not said, `milli` is a whole GPU, `free` counts
+    the GPUs with some room and `free_milli` is all that room.
+    """
 
     region: str
     gpu: str
     memory_bytes: int
     emulated: bool
     mode: str
+    profile: str
+    isolation: str
     purchase: str
+    milli: int
     price_nano_h: int
     rental_nano_h: int | None
     total: int
     free: int
+    free_milli: int
     max_per_node: int

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cumulo.control import explain, listing
+from cumulo.control import explain, listing, offering
 from cumulo.control.absence import Leak
 from cumulo.control.answers import Offer, Plan, QueueRow, Why
 from cumulo.control.driver import EngineDriver
@@ -180,7 +180,7 @@ class Control:
 
     def offers(self, gpu: GpuAsk | None) -> tuple[Offer, ...]:
         self._wait_ready()
-        rows: tuple[Offer, ...] = self._ask(lambda seen: listing.offers(seen, gpu, self._rates))
+        rows: tuple[Offer, ...] = self._ask(lambda seen: offering.offers(seen, gpu, self._rates))
         return rows
 
     def leaks(self) -> tuple[Leak, ...]:

@@ -14,6 +14,7 @@ from cumulo.domain.lifecycle import RunStatus
 from cumulo.domain.names import printable
 from cumulo.domain.quantities import format_duration
 from cumulo.domain.run import PurchaseOption, RunSpec
+from cumulo.domain.sharing import WHOLE_MILLI, Slice, described, share_milli
 from cumulo.placement.explain import Reasons, expect, reasons, suggest
 from cumulo.placement.fit import choose
 from cumulo.placement.order import hold_places
@@ -87,17 +88,17 @@ def _choices(world: World, ask: Ask, rates: Rates) -> list[Choice]:
     found: list[Choice] = []
     while len(found) < 8 and (places := choose(trial, ask)) is not None:
         first, use = places[0], world.nodes[places[0].node_id]
-        count, model = sum(len(spot.device_uuids) for spot in places), first.device_model
+        milli, model = sum(share_milli(spot.slices) for spot in places), first.device_model
         emulated = use.node.emulated
-        label = f"{len(first.device_uuids)}x {model}{' (emulated)' if emulated else ''}" if count else "no GPU"
+        label = f"{described(model, first.slices)}{' (emulated)' if emulated else ''}" if milli else "no GPU"
         names = [use.node.name] + [world.nodes[spot.node_id].node.name for spot in places[1:]]
         found.append(
             Choice(
                 region=use.id.partition("/")[0],
                 node=", ".join(names[:3]) + (f" +{len(names) - 3}" if len(names) > 3 else ""),
                 devices=label if len(places) == 1 else f"{len(places)} nodes x {label}",
-                price_nano_h=0 if emulated else rates.price_nano_h(model, count),
-                rental_nano_h=None if emulated else rental_nano_h(model, count) or None,
+                price_nano_h=0 if emulated else rates.price_nano_h(model, milli),
+                rental_nano_h=None if emulated else rental_nano_h(model, milli) or None,
                 free=_how_many(trial, ask, first.node_id),
             )
         )
@@ -241,7 +242,7 @@ def _ahead(seen: Picture, why: Reasons, queue: list[Waiting], target: Waiting, n
             left = "no end declared"
         else:
             left = f"ends in {format_duration(max(0.0, hold.until - now))} at the latest"
-        gpus = f"{len(hold.device_uuids)} GPUs of " if hold.device_uuids else ""
+        gpus = f"{_held_of(hold.slices)} of " if hold.slices else ""
         found[hold.run_id] = Ahead(
             run_id=hold.run_id, name=hold.run_name, text=f"holds {gpus}{hold.node_id.partition('/')[2]}, {left}"
         )
@@ -250,3 +251,11 @@ def _ahead(seen: Picture, why: Reasons, queue: list[Waiting], target: Waiting, n
             text = f"waits before it (priority {other.priority})"
             found[other.key[0]] = Ahead(run_id=other.key[0], name=other.name, text=text)
     return list(found.values())[:MOST_AHEAD]
+
+
+def _held_of(slices: tuple[Slice, ...]) -> str:
+    """`2 GPUs`, `0.25 GPU`, `2 1g.10gb slices`."""
+    first, several = slices[0], "s" if len(slices) > 1 else ""
+    if first.mode.fraction:
+        return f"{first.milli / WHOLE_MILLI:g} GPU"
+    return f"{len(slices)} {first.profile} slice{several}" if first.profile else f"{len(slices)} GPU{several}"

@@ -101,6 +101,8 @@ def _slices(rows: Iterable[RowMapping]) -> dict[str, tuple[Slice, ...]]:
             mode=SharingMode(row["mode"]),
             milli=row["milli"],
             memory_bytes=row["memory_bytes"],
+            profile=row["profile"],
+            start=row["start"],
         )
         found[row["instance_id"]] = (*found.get(row["instance_id"], ()), one)
     return found
@@ -145,6 +147,7 @@ def _device(row: RowMapping) -> Device:
         numa_node=row["numa_node"],
         health=DeviceHealth(row["health"]),
         health_reason=row["health_reason"],
+        modes=tuple(map(SharingMode, row["modes"].split(","))),
         foreign=row["foreign_use"],
     )
 

@@ -114,6 +114,7 @@ class NodeWatch:
                 "health": str(device.health),
                 "health_reason": device.health_reason,
                 "foreign_use": device.foreign,
+                "modes": ",".join(device.modes),
             }
             for device in node.devices
         ]

@@ -12,6 +12,7 @@ from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus, check_instance
 from cumulo.domain.names import printable
 from cumulo.domain.progress import Progress, parse_line
+from cumulo.domain.sharing import described, share_milli
 from cumulo.store.batch import Batch
 
 _STATES = tuple(InstanceState)
@@ -46,6 +47,8 @@ def _started(seen: Picture, batch: Batch, instance: LiveInstance, at: float) -> 
         "account": run.account,
         "device_model": instance.device_model,
         "device_count": len(instance.devices),
+        "gpu_milli": share_milli(instance.slices),
+        "gpus": described(instance.device_model, instance.slices),
         "cpus_milli": instance.cpus_milli,
         "price_nano_h": instance.price_nano_h,
         "rental_nano_h": instance.rental_nano_h,

@@ -12,6 +12,7 @@ from cumulo.control.moves import advance, set_run, set_unit, tell, unit_row
 from cumulo.domain.instance import Identity, InstanceSpec, instance_id
 from cumulo.domain.lifecycle import InstanceState, RunStatus
 from cumulo.domain.run import RunKind
+from cumulo.domain.sharing import WHOLE_MILLI, Isolation, SharingMode, Slice, described, share_milli
 from cumulo.placement.fit import Place
 from cumulo.placement.order import Decision, place
 from cumulo.placement.world import NodeUse
@@ -19,17 +20,24 @@ from cumulo.store.batch import Batch
 
 # How many attempts one step may place: keeps a step, and so the wait of everybody else, short.
 MOST_PER_STEP = 256
+# The runtime that fences what it hides: with another, hard isolation would be a word.
+HARD_RUNTIME = "sandbox"
 _FIRST_PORT, _PORTS = 20000, 10000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What the admin charges for this cloud's own hardware: nano-USD per GPU-hour by kind. Nothing unless set."""
+    """What the admin charges for this cloud's own hardware: nano-USD per GPU-hour by kind. Nothing unless set.
+
+    A part of a GPU costs its part of that (`Slice.milli`): a fraction as much as was asked for, used or not; a MIG
+    instance its share of the GPU's memory, of which the whole instances that fit beside it take the rest.
+    """
 
     gpu_nano_h: dict[str, int] = field(default_factory=dict)
 
-    def price_nano_h(self, model: str, count: int) -> int:
-        return self.gpu_nano_h.get(model, 0) * count
+    def price_nano_h(self, model: str, milli: int) -> int:
+        """Of `milli` thousandths of a GPU."""
+        return self.gpu_nano_h.get(model, 0) * milli // WHOLE_MILLI
 
 
 def place_waiting(seen: Picture, batch: Batch, rates: Rates, now: float) -> list[LiveInstance]:
@@ -106,17 +114,17 @@ def placed_on(seen: Picture, placed: list[LiveInstance]) -> str:
     first = placed[0]
     use = seen.world.nodes[first.node_id]
     more = f" +{len(placed) - 1} nodes" if len(placed) > 1 else ""
-    if not first.devices:
+    if not first.slices:
         return f"{use.node.name}{more}"
     emulated = " (emulated)" if use.node.emulated else ""
-    return f"{use.node.name}{more}: {len(first.devices)}x {first.device_model}{emulated}"
+    return f"{use.node.name}{more}: {described(first.device_model, first.slices)}{emulated}"
 
 
 def _new_instance(
     seen: Picture, run: LiveRun, unit: LiveUnit, rank: int, spot: Place, port: int, rates: Rates, now: float
 ) -> LiveInstance:
     use = seen.world.nodes[spot.node_id]
-    count = len(spot.device_uuids)
+    milli = share_milli(spot.slices)
     return LiveInstance(
         id=instance_id(run.id, unit.place, unit.attempts, rank),
         run_id=run.id,
@@ -132,16 +140,19 @@ def _new_instance(
         memory_bytes=spot.memory_bytes,
         address=use.node.address,
         master_port=port,
-        price_nano_h=0 if use.node.emulated else rates.price_nano_h(spot.device_model, count),
-        rental_nano_h=0 if use.node.emulated else rental_nano_h(spot.device_model, count),
+        price_nano_h=0 if use.node.emulated else rates.price_nano_h(spot.device_model, milli),
+        rental_nano_h=0 if use.node.emulated else rental_nano_h(spot.device_model, milli),
         placed_at=now,
     )
 
 
-def rental_nano_h(model: str, count: int) -> int:
-    """What `count` such GPUs rent for an hour at the median list price; 0 when no price is known."""
-    listed = price(model) if count else None
-    return listed.on_demand.median * count if listed and listed.on_demand else 0
+def rental_nano_h(model: str, milli: int) -> int:
+    """What `milli` thousandths of such a GPU rent for an hour at the median list price; 0 when no price is known.
+
+    Nobody lists prices of fractions: a part is taken for its part of a whole GPU's.
+    """
+    listed = price(model) if milli else None
+    return listed.on_demand.median * milli // WHOLE_MILLI if listed and listed.on_demand else 0
 
 
 def _record(seen: Picture, batch: Batch, run: LiveRun, unit: LiveUnit, instance: LiveInstance) -> None:
@@ -157,15 +168,24 @@ def _record(seen: Picture, batch: Batch, run: LiveRun, unit: LiveUnit, instance:
         batch.new_holds.append(
             {
                 "device_uuid": each.device_uuid,
-                "slice": each.key,
+                "slice": _key(each, instance.id),
                 "instance_id": instance.id,
                 "project": run.project,
                 "account": run.account,
                 "mode": str(each.mode),
                 "milli": each.milli,
                 "memory_bytes": each.memory_bytes,
+                "profile": each.profile,
+                "start": each.start,
             }
         )
+
+
+def _key(held: Slice, instance_id: str) -> str:
+    """Names a slice among those of its device, so that the store's key keeps it from being held twice."""
+    if held.mode is SharingMode.EXCLUSIVE:
+        return "whole"
+    return f"mig {held.start}" if held.mode is SharingMode.MIG else instance_id
 
 
 def _instance_row(run: LiveRun, instance: LiveInstance, use: NodeUse) -> dict[str, object]:
@@ -190,6 +210,8 @@ def _instance_row(run: LiveRun, instance: LiveInstance, use: NodeUse) -> dict[st
         "memory_bytes": instance.memory_bytes,
         "devices": ",".join(instance.devices),
         "device_model": instance.device_model,
+        "gpu_milli": share_milli(instance.slices),
+        "gpus": described(instance.device_model, instance.slices),
         "emulated": use.node.emulated,
         "address": instance.address,
         "master_port": instance.master_port,
@@ -222,7 +244,7 @@ def spec_for(run: LiveRun, unit: LiveUnit, instance: LiveInstance, node_name: st
         attempt=instance.attempt,
         rank=instance.rank,
         node=node_name,
-        device_uuids=instance.devices,
+        slices=instance.slices,
         cpus_milli=instance.cpus_milli,
         memory_bytes=instance.memory_bytes,
         identity=identity(run.account, run.unix_uid),
@@ -232,7 +254,7 @@ def spec_for(run: LiveRun, unit: LiveUnit, instance: LiveInstance, node_name: st
         env=dict(spec.env),
         files=(*files, *((mount.target, mount.manifest) for mount in spec.file_mounts)),
         mounts=spec.mounts,
-        runtime=spec.runtime,
+        runtime=spec.runtime or (HARD_RUNTIME if spec.ask.isolation is Isolation.HARD else None),
         dev=spec.kind is RunKind.DEV,
         grace_s=spec.grace_s,
         max_duration_s=spec.max_duration_s,

@@ -28,7 +28,7 @@ MAX_GPUS: Final = 999  # on one node
 MAX_LENGTH: Final = 400
 
 _COUNT = re.compile(r"(\d+)?(\.\.)?(\d+)?", re.ASCII)
-_FRACTION = re.compile(r"0?\.(\d+)", re.ASCII)
+_FRACTION = re.compile(r"(\d*)\.(\d+)", re.ASCII)
 _SIZE = r"\d+(?:\.\d+)?\s*[mgt]i?b"
 _MEMORY = re.compile(rf"({_SIZE})?(\.\.)?({_SIZE})?", re.IGNORECASE | re.ASCII)
 _MIG = re.compile(r"mig-(\d+g\.\d+gb(?:[+-][a-z.]+)*|\d+c\.\d+g\.\d+gb)", re.IGNORECASE | re.ASCII)
@@ -105,10 +105,10 @@ class GpuAsk:
         return [part for part in (",".join(self.names), memory, profile) if part]
 
     def describe(self) -> str:
-        """The canonical form, but in words where a bare number says too little: `2 GPUs`, `20GB of a T4`."""
+        """The canonical form, but in words where a bare number says too little: `2 GPUs`, `20GB of T4`."""
         text = self.canonical
         if self.slice_memory is not None:
-            text = f"{_exact_memory(self.slice_memory)} of a {':'.join(self._which()) or 'GPU'}"
+            text = f"{_exact_memory(self.slice_memory)} of {':'.join(self._which()) or 'a GPU'}"
         elif text.replace(".", "").isdigit():
             text += f" GPU{'' if text == '1' else 's'}"
         return f"{text} by {self.sharing}" if self.sharing else text
@@ -202,8 +202,8 @@ def _read_part(text: str, part: str, start: int) -> tuple[str, GpuAsk]:
     if not part:
         raise AskError(text, start, end, "a part is missing here; is there a ':' too many?")
     if match := _FRACTION.fullmatch(part):
-        digits = match[1].rstrip("0")
-        if not digits or len(digits) > 3:
+        digits = match[2].rstrip("0")
+        if int(match[1] or 0) or not digits or len(digits) > 3:
             raise AskError(text, start, end, "a fraction is of 0.001 to 0.999 of a GPU, in thousandths")
         return "fraction", GpuAsk(milli=int(digits.ljust(3, "0")))
     if (match := _MIG.fullmatch(part)) or part.lower().startswith("mig-"):

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Self
 
 from cumulo.domain.lifecycle import EndReason, InstanceState
+from cumulo.domain.sharing import Slice, device_uuids, whole_devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class InstanceSpec:
     attempt: int
     rank: int
     node: str
-    device_uuids: tuple[str, ...]
+    slices: tuple[Slice, ...]
     cpus_milli: int
     memory_bytes: int
     identity: Identity
@@ -57,9 +58,14 @@ class InstanceSpec:
     master_port: int = 29500
     array_index: int | None = None
 
+    @property
+    def device_uuids(self) -> tuple[str, ...]:
+        """The devices that its slices are of, each once."""
+        return device_uuids(self.slices)
+
     def to_wire(self) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return values | {"identity": asdict(self.identity)}
+        return values | {"identity": asdict(self.identity), "slices": [each.to_wire() for each in self.slices]}
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Self:
@@ -67,7 +73,11 @@ class InstanceSpec:
         identity = dict(values["identity"])
         identity["groups"] = tuple(identity["groups"])
         values["identity"] = Identity(**identity)
-        for name in ("device_uuids", "requirements", "mounts", "peers"):
+        if "device_uuids" in values:  # written before devices could be shared
+            values["slices"] = whole_devices(values.pop("device_uuids"))
+        else:
+            values["slices"] = tuple(map(Slice.from_wire, values["slices"]))
+        for name in ("requirements", "mounts", "peers"):
             values[name] = tuple(values[name])
         values["files"] = tuple((target, digest) for target, digest in values["files"])
         return cls(**values)
@@ -91,7 +101,7 @@ class ObservedInstance:
     reason: EndReason | None = None
     message: str = ""
     log_bytes: int = 0
-    device_uuids: tuple[str, ...] | None = None  # what it holds, where the engine knows
+    slices: tuple[Slice, ...] | None = None  # what it holds, where the engine knows
     max_memory_bytes: int | None = None
     cpu_seconds: float | None = None
     progress: str | None = None  # the last progress line the run wrote, as it wrote it
@@ -104,8 +114,8 @@ class ObservedInstance:
         values = dict(data)
         values["state"] = InstanceState(values["state"])
         values["reason"] = EndReason(values["reason"]) if values["reason"] else None
-        uuids = values["device_uuids"]
-        values["device_uuids"] = None if uuids is None else tuple(uuids)
+        slices = values["slices"]
+        values["slices"] = None if slices is None else tuple(map(Slice.from_wire, slices))
         return cls(**values)
 
 

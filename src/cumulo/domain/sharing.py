@@ -4,7 +4,7 @@ A slice of an exclusive device is all of it. A fraction (MPS, time slicing) is t
 (`milli`) and in bytes of its memory. A MIG slice is one MIG instance: a profile, and where it lies on the memory grid.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -19,9 +19,9 @@ class SharingMode(StrEnum):
     TIMESLICE = "timeslice"  # isolates nothing: takes turns
 
     @property
-    def hard(self) -> bool:
-        """Whether one holder's memory, speed and faults are kept from the others by hardware."""
-        return self in (SharingMode.EXCLUSIVE, SharingMode.MIG)
+    def isolation(self) -> str:
+        """What keeps one holder from another: `hard` (hardware), `capped` (limits, but shared faults), or `none`."""
+        return "capped" if self is SharingMode.MPS else "none" if self is SharingMode.TIMESLICE else "hard"
 
     @property
     def fraction(self) -> bool:
@@ -55,19 +55,27 @@ class Slice:
     profile: str = ""
     start: int | None = None
 
-    @property
-    def key(self) -> str:
-        """Names the slice among those that one instance holds of one device: `whole`, `part`, `1g.10gb@4`."""
-        if self.mode is SharingMode.EXCLUSIVE:
-            return "whole"
-        return f"{self.profile}@{self.start}" if self.mode is SharingMode.MIG else "part"
-
     def to_wire(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Self:
         return cls(**{**data, "mode": SharingMode(data["mode"])})
+
+
+def whole_devices(uuids: Iterable[str]) -> tuple[Slice, ...]:
+    """All of each device, where no more is known than which they are."""
+    return tuple(Slice(device_uuid=uuid) for uuid in uuids)
+
+
+def described(model: str, slices: tuple[Slice, ...]) -> str:
+    """What an instance holds, for people: `2x A100-80GB`, `0.25 of H100-80GB (mps)`, `2x 1g.10gb of H100-80GB`."""
+    if not slices:
+        return ""
+    first = slices[0]
+    if first.mode.fraction:
+        return f"{first.milli / WHOLE_MILLI:g} of {model} ({first.mode})"
+    return f"{len(slices)}x {first.profile} of {model}" if first.profile else f"{len(slices)}x {model}"
 
 
 def device_uuids(slices: tuple[Slice, ...]) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def room(use: NodeUse, part: Part) -> int:
         return int(held.mode is None)
     if part.slice.mode is SharingMode.MIG:
         return len(_take_mig(part, held, part.most))
-    return int(share_free(use, part.device) >= part.slice.milli)
+    return max(0, share_free(use, part.device)) // part.slice.milli
 
 
 def share_free(use: NodeUse, device: Device) -> int:
@@ -83,20 +83,22 @@ def share_free(use: NodeUse, device: Device) -> int:
 
 
 def take(use: NodeUse, parts: list[Part], count: int) -> tuple[Slice, ...] | None:
-    """`count` of the slices, on devices of one kind that have room for them; None if there is too little."""
+    """`count` of the slices, on devices of one kind that have room for them, by device; None if there is too little."""
     fitting = [part for part in parts if room(use, part)]
     if fitting and fitting[0].slice.mode.fraction:
         fitting.sort(key=lambda part: (use.empty(part.device), share_free(use, part.device) - part.slice.milli))
     elif fitting and fitting[0].slice.mode is SharingMode.MIG:
         fitting.sort(key=lambda part: (use.empty(part.device), use.held(part.device).milli_free))
-    taken: list[Slice] = []
+    taken: list[tuple[int, Slice]] = []
     for part in fitting:
         left = count - len(taken)
         if left <= 0:
             break
         mig = part.slice.mode is SharingMode.MIG
-        taken += _take_mig(part, use.held(part.device), left) if mig else [part.slice]
-    return tuple(taken) if len(taken) == count else None
+        slices = _take_mig(part, use.held(part.device), left) if mig else [part.slice]
+        taken += [(part.device.index, each) for each in slices]
+    taken.sort(key=lambda placed: (placed[0], placed[1].start or 0))
+    return tuple(each for _, each in taken) if len(taken) == count else None
 
 
 def _take_mig(part: Part, held: DeviceUse, count: int) -> list[Slice]:

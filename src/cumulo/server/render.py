@@ -13,9 +13,11 @@ from pydantic_core import to_json
 from sqlalchemy import Row
 from starlette.responses import Response
 
+from cumulo.catalog.mig import mig_layout
 from cumulo.domain.progress import Progress, remaining_s
 from cumulo.domain.quantities import GIB, NANO
 from cumulo.domain.run import RunSpec
+from cumulo.domain.sharing import WHOLE_MILLI, SharingMode
 from cumulo.store.events import Event
 from cumulo.store.people import Token
 
@@ -152,6 +154,7 @@ def instance(row: Row[Any], spec: RunSpec) -> dict[str, Any]:
         "signal": row.signal,
         "devices": [uuid for uuid in row.devices.split(",") if uuid],
         "device_model": row.device_model,
+        "gpus": row.gpus,
         "emulated": row.emulated,
         "accepted_at": time_of(row.accepted_at),
         "placed_at": time_of(row.placed_at),
@@ -177,12 +180,23 @@ def node(row: Row[Any], devices: Iterable[Row[Any]]) -> dict[str, Any]:
         "cpus_free": max(0.0, (row.cpus_milli - int(row.cpus_held_milli)) / 1000),
         "memory_gb": gib(row.memory_bytes),
         "memory_free_gb": max(0.0, gib(row.memory_bytes - int(row.memory_held_bytes))),
-        "devices": [device(one) for one in devices],
+        "devices": [device(rows) for rows in by_device(devices)],
         "labels": json.loads(row.labels),
     }
 
 
-def device(row: Row[Any]) -> dict[str, Any]:
+def by_device(rows: Iterable[Row[Any]]) -> list[list[Row[Any]]]:
+    """Rows of `views.devices` by the device they are of, in their order."""
+    found: dict[str, list[Row[Any]]] = {}
+    for row in rows:
+        found.setdefault(row.uuid, []).append(row)
+    return list(found.values())
+
+
+def device(rows: list[Row[Any]]) -> dict[str, Any]:
+    """One device, of which there is a row for each slice held."""
+    row, held = rows[0], holders(rows)
+    layout = mig_layout(row.model) if row.mode == SharingMode.MIG else None
     return {
         "index": row.place,
         "uuid": row.uuid,
@@ -191,20 +205,34 @@ def device(row: Row[Any]) -> dict[str, Any]:
         "emulated": row.emulated,
         "health": row.health,
         "health_reason": row.health_reason,
-        "held_by": holder(row),
+        "modes": row.modes.split(","),
+        "mode": row.mode,
+        "milli_free": WHOLE_MILLI - sum(one["milli"] for one in held),
+        "mig_grid": layout.grid_size if layout else None,
+        "holders": held,
         "foreign": row.foreign_use,
     }
 
 
-def holder(row: Row[Any]) -> dict[str, Any] | None:
-    if row.instance_id is None:
-        return None
+def holders(rows: Iterable[Row[Any]]) -> list[dict[str, Any]]:
+    """Who holds the slices of one device; none where nobody holds anything."""
+    return [_holder(row) for row in rows if row.instance_id is not None]
+
+
+def _holder(row: Row[Any]) -> dict[str, Any]:
+    layout = mig_layout(row.model) if row.profile else None
+    profile = layout.profile(row.profile) if layout else None
     return {
         "run": row.run_id or "",
         "name": row.run_name or "",
         "instance": row.instance_id,
         "account": row.holder,
         "mode": row.mode,
+        "milli": row.milli,
+        "memory_bytes": row.held_bytes,
+        "profile": row.profile or None,
+        "start": row.start,
+        "size": profile.memory_slices if profile else None,
     }
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Row
 from cumulo.control.answers import Offer, Plan, QueueRow, Why
 from cumulo.domain.node import DeviceReading, InstanceReading
 from cumulo.domain.quantities import NANO
-from cumulo.server.render import gib, holder, time_of
+from cumulo.server.render import gib, holders, time_of
 
 
 def usd_h(nano: int | None) -> float | None:
@@ -84,16 +84,21 @@ def offer(one: Offer) -> dict[str, Any]:
         "memory_gb": gib(one.memory_bytes),
         "emulated": one.emulated,
         "mode": one.mode,
+        "profile": one.profile or None,
+        "isolation": one.isolation,
+        "milli": one.milli,
         "purchase": one.purchase,
         "price_usd_h": usd_h(one.price_nano_h),
         "rental_usd_h": usd_h(one.rental_nano_h),
         "total": one.total,
         "free": one.free,
+        "free_milli": one.free_milli,
         "max_per_node": one.max_per_node,
     }
 
 
-def device_reading(reading: DeviceReading, row: Row[Any]) -> dict[str, Any]:
+def device_reading(reading: DeviceReading, rows: list[Row[Any]]) -> dict[str, Any]:
+    row = rows[0]
     return {
         "node": row.node_id,
         "index": row.place,
@@ -105,12 +110,12 @@ def device_reading(reading: DeviceReading, row: Row[Any]) -> dict[str, Any]:
         "utilisation": reading.utilisation,
         "temperature_c": reading.temperature_c,
         "power_w": reading.power_w,
-        "held_by": holder(row),
+        "holders": holders(rows),
         "foreign": row.foreign_use,
     }
 
 
-def instance_reading(reading: InstanceReading, run_id: str, run_name: str) -> dict[str, Any]:
+def instance_reading(reading: InstanceReading, run_id: str, run_name: str, gpus: str) -> dict[str, Any]:
     return {
         "id": reading.instance_id,
         "run": run_id,
@@ -118,4 +123,5 @@ def instance_reading(reading: InstanceReading, run_id: str, run_name: str) -> di
         "cpu": round(reading.cpus_busy, 3),
         "memory_bytes": reading.memory_bytes,
         "processes": reading.processes,
+        "gpus": gpus,
     }

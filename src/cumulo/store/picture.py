@@ -81,7 +81,9 @@ def devices(tx: Connection) -> Sequence[RowMapping]:
 
 def holds(tx: Connection) -> Sequence[RowMapping]:
     """All that is held, as one instance took it."""
-    return tx.execute(select(t.hold).order_by(t.hold.c.instance_id, t.hold.c.device_uuid)).mappings().all()
+    place = (t.device.c.place, t.hold.c.device_uuid, t.hold.c.start)
+    query = select(t.hold).join(t.device, t.device.c.uuid == t.hold.c.device_uuid)
+    return tx.execute(query.order_by(t.hold.c.instance_id, *place)).mappings().all()
 
 
 def instance_state(tx: Connection, instance_id: str) -> str | None:

@@ -110,6 +110,7 @@ device = Table(
     Column("health", String(16), nullable=False),
     Column("health_reason", Text, nullable=False),
     Column("foreign_use", Text, nullable=False),
+    Column("modes", String(64), nullable=False, server_default=text("'exclusive'")),  # sharing modes, comma-separated
 )
 
 run = Table(
@@ -199,6 +200,8 @@ instance = Table(
     Column("ended_at", Double),
     Column("cpu_seconds", Double),
     Column("max_memory_bytes", BigInteger),
+    Column("gpu_milli", BigInteger, nullable=False, server_default=text("0")),  # of all its devices together
+    Column("gpus", String(160), nullable=False, server_default=text("''")),  # for people: "0.25 of H100-80GB (mps)"
     Index("instance_by_run", "run_id", "unit", "attempt"),
     Index("instance_by_state", "state"),
 )
@@ -207,12 +210,14 @@ hold = Table(
     "hold",
     metadata,
     Column("device_uuid", String(96), ForeignKey("device.uuid"), primary_key=True),
-    Column("slice", String(32), primary_key=True),  # "whole" for a device held exclusively
+    Column("slice", String(32), primary_key=True),  # "whole", "mig 4" (its start), or who holds the fraction
     Column("instance_id", String(64), ForeignKey("instance.id"), nullable=False, index=True),
     *_owner(),
     Column("mode", String(16), nullable=False),
     Column("milli", Integer, nullable=False),
     Column("memory_bytes", BigInteger, nullable=False),
+    Column("profile", String(32), nullable=False, server_default=text("''")),  # of a MIG instance
+    Column("start", Integer),  # of a MIG instance: its first memory slice
 )
 
 usage = Table(
@@ -228,6 +233,8 @@ usage = Table(
     Column("cpus_milli", BigInteger, nullable=False),
     Column("price_nano_h", BigInteger, nullable=False),
     Column("rental_nano_h", BigInteger, nullable=False),
+    Column("gpu_milli", BigInteger, nullable=False, server_default=text("0")),
+    Column("gpus", String(160), nullable=False, server_default=text("''")),
 )
 
 event = Table(

@@ -160,6 +160,10 @@ def devices(tx: Connection, node_ids: Sequence[str] | None = None) -> Sequence[R
         select(
             device,
             hold.c.mode,
+            hold.c.milli,
+            hold.c.memory_bytes.label("held_bytes"),
+            hold.c.profile,
+            hold.c.start,
             hold.c.instance_id,
             hold.c.account.label("holder"),
             run.c.id.label("run_id"),
@@ -171,16 +175,16 @@ def devices(tx: Connection, node_ids: Sequence[str] | None = None) -> Sequence[R
     )
     if node_ids is not None:
         query = query.where(device.c.node_id.in_(node_ids))
-    return tx.execute(query.order_by(device.c.node_id, device.c.place, hold.c.slice)).all()
+    return tx.execute(query.order_by(device.c.node_id, device.c.place, hold.c.start, hold.c.slice)).all()
 
 
-def instance_names(tx: Connection, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """(run id, run name) of instances, for readings that only know ids."""
-    query = select(instance.c.id, run.c.id, run.c.name).join(run, run.c.id == instance.c.run_id)
-    found: dict[str, tuple[str, str]] = {}
+def instance_names(tx: Connection, ids: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """(run id, run name, GPUs in words) of instances, for readings that only know ids."""
+    query = select(instance.c.id, run.c.id, run.c.name, instance.c.gpus).join(run, run.c.id == instance.c.run_id)
+    found: dict[str, tuple[str, str, str]] = {}
     for start in range(0, len(ids), 500):  # a statement has room for so many values
         rows = tx.execute(query.where(instance.c.id.in_(ids[start : start + 500])))
-        found |= {row[0]: (row[1], row[2]) for row in rows}
+        found |= {row[0]: (row[1], row[2], row[3]) for row in rows}
     return found
 
 
@@ -220,7 +224,7 @@ def usage_totals(
     rental = func.sum(seconds * usage.c.rental_nano_h / 3600.0)
     query = select(
         key.label("key"),
-        func.sum(seconds * usage.c.device_count).label("gpu_seconds"),
+        (func.sum(seconds * usage.c.gpu_milli) / 1000.0).label("gpu_seconds"),
         (func.sum(seconds * usage.c.cpus_milli) / 1000.0).label("cpu_seconds"),
         cost.label("cost_nano"),
         rental.label("rental_nano"),

@@ -209,8 +209,8 @@ Gpus = Annotated[
         {
             "anyOf": [
                 {"type": "string"},
-                {"type": "integer", "minimum": 1},
-                {"type": "object", "additionalProperties": {"type": ["integer", "null"]}},
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
                 {"type": "array", "items": {"type": "string"}},
             ]
         }

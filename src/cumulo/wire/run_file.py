@@ -11,10 +11,11 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, WithJsonSchema
 from pydantic.config import JsonDict
 
-from cumulo.domain.ask import Ask, GpuAsk, parse_gpu_ask
+from cumulo.domain.ask import Ask, parse_gpu_ask
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.names import name_from
 from cumulo.domain.run import DEFAULT_GRACE_S, FileMount, PurchaseOption, Retry, RunKind, RunSpec
+from cumulo.domain.sharing import Isolation, SharingMode
 from cumulo.wire.fields import (
     ArrayText,
     CpusMilli,
@@ -30,6 +31,7 @@ from cumulo.wire.fields import (
     parse_array,
     type_words,
 )
+from cumulo.wire.gpu_ask import ISOLATION, Contradiction, complete
 from cumulo.wire.level import Level, sentence_of
 from cumulo.wire.uploads import FileMounts, Upload, UploadField
 
@@ -61,10 +63,21 @@ class ResourcesFile(Level):
     }
     aliases: ClassVar[dict[str, str]] = {"gpu": "accelerators", "gpus": "accelerators"}
 
-    accelerators: Gpus | None = Field(default=None, description="GPUs of each node: A100:8, 24GB.., {A100: 8}")
+    accelerators: Gpus | None = Field(
+        default=None, description="GPUs of each node: A100:8, 24GB.., H100:0.25, H100:mig-1g.10gb:2"
+    )
     cpus: CpusMilli | None = Field(default=None, description="CPUs of each node: 4, 0.5")
     memory: MemoryBytes | None = Field(
         default=None, description="memory of each node: 16GB, 512MB; a bare number is GB"
+    )
+    gpu_memory: MemoryBytes | None = Field(
+        default=None, description="a part of one GPU, by its memory: 20GB; others share the rest"
+    )
+    sharing: Literal["mps", "timeslice"] | None = Field(
+        default=None, description="how a part of a GPU is shared; the best there is if left out"
+    )
+    isolation: Literal["any", "hard"] = Field(
+        default="any", description="hard: only a GPU or a MIG slice of its own, in a sandbox"
     )
     use_spot: bool = Field(default=False, description="may be preempted")
     region: Name | None = Field(default=None, description="where; this cloud's own machine is the region `local`")
@@ -215,13 +228,25 @@ class _Reading:
             raise _refused(("gpu",), "is the same as resources.accelerators, which is given as well; give one")
         if resources.region not in (None, "local"):
             raise _refused(("resources", "region"), f"there is no region {resources.region!r}; this cloud has 'local'")
-        path = file.gpu_path
+        if resources.isolation == "hard" and file.runtime == "process":
+            raise _refused(ISOLATION, "hard needs the runtime sandbox: process hides devices without fencing them")
         text = file.gpu or resources.accelerators
+        try:
+            gpu = complete(
+                parse_gpu_ask(text) if text else None,
+                path=file.gpu_path,
+                memory=resources.gpu_memory,
+                sharing=SharingMode(resources.sharing) if resources.sharing else None,
+                isolation=Isolation(resources.isolation),
+            )
+        except Contradiction as error:
+            raise _refused(error.path, error.message) from None
         return Ask(
-            gpu=_whole(parse_gpu_ask(text), path) if text else None,
+            gpu=gpu,
             cpus_milli=resources.cpus,
             memory_bytes=resources.memory,
             nodes=file.num_nodes,
+            isolation=Isolation(resources.isolation),
         )
 
     def requirements(self) -> tuple[str, ...]:
@@ -248,14 +273,6 @@ class _Reading:
         if given is None:
             return None
         return Retry(on_events=frozenset(given.on_events), max_attempts=given.max_attempts, backoff_s=given.backoff)
-
-
-def _whole(ask: GpuAsk, path: tuple[str, ...]) -> GpuAsk:
-    part = "a fraction of a GPU" if ask.milli is not None else "a MIG slice" if ask.mig_profile else ""
-    if part:
-        text = f"{ask.canonical!r} asks for {part}: sharing has not landed yet; ask for whole GPUs"
-        raise CumuloError("not_supported_yet", f"{'.'.join(path)}: {text}", details={"path": list(path)})
-    return ask
 
 
 def _refused(path: tuple[str, ...], message: str) -> CumuloError:

@@ -6,35 +6,51 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Something that can be launched. `total` and `free` count devices in the region."""
+    """Something that can be launched: whole GPUs, MIG instances of a `profile`, or fractions.
+
+    One takes `milli` of a GPU; `total` and `free` count them in the region. For fractions of a size that was not asked
+    for, they count GPUs with room, and `free_milli` is all that room.
+    """
 
     region: str = ""
     gpu: str = ""
     memory_gb: float | None = None
     emulated: bool = False
     mode: str = ""
+    profile: str | None = None
+    isolation: str = ""
+    milli: int = 1000
     purchase: str = ""
     price_usd_h: float | None = None
     rental_usd_h: float | None = None
     total: int = 0
     free: int = 0
+    free_milli: int = 0
     max_per_node: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds a device."""
+    """Who holds a slice of a device: `milli` of it, of a MIG instance memory slices `start` to `start + size - 1`."""
 
     run: str = ""
     name: str = ""
     instance: str = ""
     account: str = ""
     mode: str = ""
+    milli: int = 1000
+    memory_bytes: int = 0
+    profile: str | None = None
+    start: int | None = None
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One accelerator of a node; `foreign` says in words who uses it outside Cumulo."""
+    """One accelerator of a node; `foreign` says in words who uses it outside Cumulo.
+
+    `mode` is None while nobody holds anything of it; `mig_grid` counts the memory slices of one cut into MIG instances.
+    """
 
     index: int = 0
     uuid: str = ""
@@ -43,7 +59,11 @@ class Device:
     emulated: bool = False
     health: str = "ok"
     health_reason: str = ""
-    held_by: Holder | None = None
+    modes: tuple[str, ...] = ()
+    mode: str | None = None
+    milli_free: int = 1000
+    mig_grid: int | None = None
+    holders: tuple[Holder, ...] = ()
     foreign: str = ""
 
 
@@ -80,7 +100,7 @@ class DeviceReading:
     utilisation: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
-    held_by: Holder | None = None
+    holders: tuple[Holder, ...] = ()
     foreign: str = ""
 
 
@@ -94,6 +114,7 @@ class InstanceReading:
     cpu: float | None = None
     memory_bytes: int = 0
     processes: int = 0
+    gpus: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

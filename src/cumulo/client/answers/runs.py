@@ -34,6 +34,7 @@ class Instance:
     signal: int | None = None
     devices: tuple[str, ...] = ()
     device_model: str | None = None
+    gpus: str = ""
     emulated: bool = False
     accepted_at: datetime | None = None
     placed_at: datetime | None = None

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from cumulo.domain.instance import InstanceSpec
 from cumulo.domain.node import DeviceReading, InstanceReading, Node
+from cumulo.domain.sharing import WHOLE_MILLI
 from cumulo.node.devices.emulated import DeviceUse, EmulatedBackend, parse_emulation
 from cumulo.node.devices.nvml import NvmlBackend
 from cumulo.node.devices.protocol import DeviceBackend, DeviceProcess, DeviceTelemetry
@@ -126,8 +127,8 @@ def _describe(pid: int) -> str:
 class EmulatedHardware:
     """Nodes that are declared. Their devices do what the processes that hold them do on this machine.
 
-    A device's memory is its instance's memory divided among the devices held; its utilisation is the part of the CPUs
-    the instance asked for (at most those of this machine) that it keeps busy.
+    A device's memory is that of the instances that hold slices of it, each divided among its slices; its utilisation is
+    the part of the CPUs that an instance asked for (at most those of this machine) that it keeps busy, times its share.
     """
 
     def __init__(self, emulation: str) -> None:
@@ -153,10 +154,15 @@ class EmulatedHardware:
         for each in held:
             cpus = min(self._cpus, max(0.001, each.spec.cpus_milli / 1000))
             fraction = min(1.0, busy.get(each.spec.instance_id, 0.0) / cpus)
-            share = each.memory_bytes // max(1, len(each.spec.device_uuids))
+            share = each.memory_bytes // max(1, len(each.spec.slices))
             processes = tuple(DeviceProcess(pid=pid, memory_bytes=None) for pid in each.pids)
-            for uuid in each.spec.device_uuids:
-                uses[uuid] = DeviceUse(memory_bytes=share, cpu_fraction=fraction, processes=processes)
+            for part in each.spec.slices:
+                other = uses.get(part.device_uuid, DeviceUse(memory_bytes=0, cpu_fraction=0.0))
+                uses[part.device_uuid] = DeviceUse(
+                    memory_bytes=other.memory_bytes + share,
+                    cpu_fraction=other.cpu_fraction + fraction * part.milli / WHOLE_MILLI,
+                    processes=tuple(dict.fromkeys((*other.processes, *processes))),
+                )
         return uses
 
     def device_files(self, uuids: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ For programs that run on several nodes, the names their authors look for are set
   replaces both in the workers it starts (`torchrun --nnodes $CUMULO_NUM_NODES --node_rank $CUMULO_RANK …`).
 - `LOCAL_RANK` is left to launchers on purpose: libraries take its presence for "a launcher started me", and would use
   one GPU of eight.
+- `CUMULO_GPU_MILLI`, `CUMULO_GPU_MEMORY` (bytes), `CUMULO_GPU_SHARING`: how much of each GPU is the run's, and how it
+  is shared. Where nothing enforces a fraction, a program that keeps to them is a good neighbour.
 - `CUMULO_NODE_IPS`, one address a line in order of rank, is what `mpirun --hostfile` and SkyPilot's scripts expect;
   SkyPilot's own names are set too, so that its tasks run unchanged.
 """
@@ -42,8 +44,8 @@ def defaults(*, user: str, home: Path, python_links: Path) -> dict[str, str]:
 
 def ours(spec: InstanceSpec, *, checkpoint: Path, outputs: Path, progress: Path) -> dict[str, str]:
     """What Cumulo tells a run; nothing in `env` overrides it."""
-    uuids = ",".join(spec.device_uuids)
-    nodes, gpus, ips = str(len(spec.peers)), str(len(spec.device_uuids)), "\n".join(spec.peers)
+    uuids = ",".join(each.device_uuid for each in spec.slices)
+    nodes, gpus, ips = str(len(spec.peers)), str(len(spec.slices)), "\n".join(spec.peers)
     rank = str(spec.rank)
     told = {
         "CUDA_VISIBLE_DEVICES": uuids,  # empty hides all
@@ -69,6 +71,12 @@ def ours(spec: InstanceSpec, *, checkpoint: Path, outputs: Path, progress: Path)
         "SKYPILOT_NUM_NODES": nodes,
         "SKYPILOT_NUM_GPUS_PER_NODE": gpus,
     }
+    if spec.slices:
+        told |= {
+            "CUMULO_GPU_SHARING": str(spec.slices[0].mode),
+            "CUMULO_GPU_MILLI": str(spec.slices[0].milli),
+            "CUMULO_GPU_MEMORY": str(spec.slices[0].memory_bytes),
+        }
     if spec.array_index is not None:
         told["CUMULO_ARRAY_INDEX"] = str(spec.array_index)
     return told

@@ -135,7 +135,7 @@ def _tell(seen: Seen, pending: InstanceState | None) -> ObservedInstance:
         state=InstanceState.PROVISIONING,
         node=spec.node if spec else "",
         started_at=view.state.started_at if view.state else None,
-        device_uuids=spec.device_uuids if spec else None,  # a store that forgot it must learn what it holds
+        slices=spec.slices if spec else None,  # a store that forgot it must learn what it holds
     )
     if view.exit:
         return _tell_end(base, view.exit, spec)

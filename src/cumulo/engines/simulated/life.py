@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from cumulo.domain.instance import InstanceSpec, ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState
+from cumulo.domain.sharing import Slice
 
 SECONDS: Final = "CUMULO_SIMULATED_SECONDS"
 STOP_SECONDS: Final = "CUMULO_SIMULATED_STOP_SECONDS"
@@ -39,7 +40,7 @@ class Life:
     instance_id: str
     cloud_id: str
     node: str = ""
-    device_uuids: tuple[str, ...] = ()
+    slices: tuple[Slice, ...] = ()
     asked_at: float | None = None
     seconds: float | None = None
     max_seconds: float | None = None
@@ -62,7 +63,7 @@ class Life:
             instance_id=spec.instance_id,
             cloud_id=spec.cloud_id,
             node=spec.node,
-            device_uuids=spec.device_uuids,
+            slices=spec.slices,
             asked_at=now,
             seconds=seconds,
             max_seconds=spec.max_duration_s,
@@ -112,7 +113,7 @@ class Life:
                 state=InstanceState.RUNNING if self.stop_at is None else InstanceState.STOPPING,
                 node=self.node,
                 started_at=self.asked_at,
-                device_uuids=self.device_uuids,
+                slices=self.slices,
             )
         return self._told
 
@@ -129,17 +130,18 @@ class Life:
             signal=end.signal,
             reason=end.reason,
             message=end.message,
-            device_uuids=self.device_uuids,
+            slices=self.slices,
         )
 
     def to_wire(self) -> dict[str, Any]:
         """Plain values that JSON can carry; those that are as usual are left out."""
         values = ((name, getattr(self, name), usual) for name, usual in _FIELDS.items())
-        return {name: value for name, value, usual in values if value != usual}
+        told = {name: value for name, value, usual in values if value != usual}
+        return told | {"slices": [each.to_wire() for each in self.slices]} if self.slices else told
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**{**data, "device_uuids": tuple(data.get("device_uuids", ()))})
+        return cls(**{**data, "slices": tuple(map(Slice.from_wire, data.get("slices", ())))})
 
 
 _FIELDS: Final = {name: kept.default for name, kept in Life.__dataclass_fields__.items() if not name.startswith("_")}

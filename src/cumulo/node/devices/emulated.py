@@ -16,6 +16,7 @@ from cumulo.catalog.kinds import GpuKind, find, suggest
 from cumulo.domain.ask import AskError
 from cumulo.domain.node import Device, DeviceReading, Node
 from cumulo.domain.quantities import GIB
+from cumulo.domain.sharing import SharingMode
 from cumulo.node.devices.protocol import DeviceInfo, DeviceProcess, DeviceTelemetry, DriverInfo
 
 CPUS_PER_GPU: Final = 16
@@ -136,7 +137,17 @@ def _device(node: str, index: int, kind: GpuKind) -> Device:
         model=kind.name,
         memory_bytes=kind.memory_bytes,
         emulated=True,
+        modes=_modes(kind),
     )
+
+
+def _modes(kind: GpuKind) -> tuple[SharingMode, ...]:
+    """All that a GPU of that kind can do: MIG where it has a layout, MPS where it is NVIDIA's."""
+    possible = {
+        SharingMode.MIG: kind.mig_layout is not None,
+        SharingMode.MPS: kind.vendor == "NVIDIA",
+    }
+    return tuple(mode for mode in SharingMode if possible.get(mode, True))
 
 
 class EmulatedBackend:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from cumulo.catalog.kinds import from_nvml_name
 from cumulo.domain.node import Device, DeviceReading
+from cumulo.domain.sharing import SharingMode
 from cumulo.node.devices import pci
 from cumulo.node.devices.nvml_errors import HARMLESS, recovery_sentence, sentence
 from cumulo.node.devices.protocol import DeviceInfo, DeviceProcess, DeviceTelemetry, health_of
@@ -72,6 +73,7 @@ def read_device(reading: Reading, index: int, *, sysfs: Path, dev: Path) -> Devi
         numa_node=near,
         health=health_of(trouble),
         health_reason=trouble,
+        modes=_modes(mig_on=mig is not None and mig[0] == nvml.NVML_DEVICE_MIG_ENABLE),
     )
     return DeviceInfo(
         device=device,
@@ -80,6 +82,14 @@ def read_device(reading: Reading, index: int, *, sysfs: Path, dev: Path) -> Devi
         device_files=(str(dev / f"nvidia{minor}"),) if minor is not None else (),
         mig_enabled=None if mig is None else mig[0] == nvml.NVML_DEVICE_MIG_ENABLE,
     )
+
+
+def _modes(*, mig_on: bool) -> tuple[SharingMode, ...]:
+    """What can be had on a real device so far: all of it, or turns, which is what a driver does by itself.
+
+    One that is in MIG mode has no turns to give: what computes there must name a MIG instance.
+    """
+    return (SharingMode.EXCLUSIVE,) if mig_on else (SharingMode.EXCLUSIVE, SharingMode.TIMESLICE)
 
 
 def read_telemetry(reading: Reading, index: int) -> DeviceTelemetry | None:

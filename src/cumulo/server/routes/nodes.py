@@ -55,7 +55,7 @@ def telemetry(services: Serving, _caller: Auth) -> Response:
     """What devices and instances are doing now, as their nodes measure it."""
     readings = services.control.telemetry()
     with services.db.read() as tx:
-        devices = {device.uuid: device for device in views.devices(tx)}
+        devices = {rows[0].uuid: rows for rows in render.by_device(views.devices(tx))}
         names = views.instance_names(tx, [reading.instance_id for reading in readings.instances])
     return render.answer(
         {

@@ -26,31 +26,54 @@ class Me(Model):
 
 
 class Offer(Model):
-    """Something that can be launched. Prices in USD per hour for one GPU; an emulated device has none."""
+    """Something that can be launched: whole GPUs, MIG instances of a `profile`, or fractions of a GPU.
+
+    One takes `milli` thousandths of a GPU; prices are in USD per hour for one, and an emulated device has none. `free`
+    can be had now. For fractions whose size was not asked for, one is a whole GPU, and `free_milli` says how much is
+    free in all. `isolation` is hard, capped or none.
+    """
 
     region: str
     gpu: str
     memory_gb: float
     emulated: bool
     mode: str
+    profile: str | None
+    isolation: str
+    milli: int
     purchase: str
     price_usd_h: float | None
     rental_usd_h: float | None
     total: int
     free: int
+    free_milli: int
     max_per_node: int
 
 
 class Holder(Model):
+    """Who holds a slice of a device. `milli` is its share of the device in thousandths.
+
+    Of a MIG instance `profile` says which, and `start` and `size` where it lies on the device's grid.
+    """
+
     run: str
     name: str
     instance: str
     account: str
     mode: str
+    milli: int
+    memory_bytes: int
+    profile: str | None
+    start: int | None
+    size: int | None
 
 
 class Device(Model):
-    """One accelerator. `foreign` says who else uses it, empty when nobody does."""
+    """One accelerator and who holds slices of it. `foreign` says who uses it outside, empty when nobody does.
+
+    `modes` are the sharing modes it can be in, `mode` the one it is in, null while nobody holds anything of it.
+    `mig_grid` is the number of memory slices of one that is cut into MIG instances.
+    """
 
     index: int
     uuid: str
@@ -59,7 +82,11 @@ class Device(Model):
     emulated: bool
     health: str
     health_reason: str
-    held_by: Holder | None
+    modes: list[str]
+    mode: str | None
+    milli_free: int
+    mig_grid: int | None
+    holders: list[Holder]
     foreign: str
 
 
@@ -92,12 +119,12 @@ class DeviceReading(Model):
     utilisation: float | None
     temperature_c: float | None
     power_w: float | None
-    held_by: Holder | None
+    holders: list[Holder]
     foreign: str
 
 
 class InstanceReading(Model):
-    """What an instance uses. `cpu` is how many CPUs it keeps busy."""
+    """What an instance uses. `cpu` is how many CPUs it keeps busy, `gpus` what it holds of GPUs, in words."""
 
     id: str
     run: str
@@ -105,6 +132,7 @@ class InstanceReading(Model):
     cpu: float
     memory_bytes: int
     processes: int
+    gpus: str
 
 
 class Telemetry(Model):

@@ -107,6 +107,7 @@ class Instance(Model):
     signal: int | None
     devices: list[str]
     device_model: str
+    gpus: str
     emulated: bool
     accepted_at: datetime
     placed_at: datetime
