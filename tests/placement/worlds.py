@@ -148,7 +148,7 @@ def slices_of(draw, use, device, mode):
         spots = [
             (mig_part(device, mig_layout(device.model), profile).slice, start)
             for profile in mig_layout(device.model).profiles
-            for start in mig_starts(mig_layout(device.model), profile, use.held(device).instances())
+            for start in mig_starts(mig_layout(device.model), profile.name, use.held(device).instances())
         ]
         return [replace(each, start=start) for each, start in [draw(st.sampled_from(spots))]] if spots else []
     free = share_free(use, device)

@@ -7,9 +7,10 @@ is held never exceeds the device.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cumulo.catalog.mig import MigLayout, MigProfile, Placement, mig_layout
+from cumulo.catalog.mig import MigLayout, mig_layout
 from cumulo.domain.node import Device
 from cumulo.domain.sharing import WHOLE_MILLI, SharingMode, Slice
+from cumulo.placement.mig import IllegalLayout, layout_table
 
 
 @dataclass(slots=True)
@@ -83,10 +84,9 @@ def _mig_objection(use: DeviceUse, device: Device, new: tuple[Slice, ...]) -> st
         return f"device {device.uuid} is a {device.model}, which has no MIG"
     there = list(use.instances())
     for profile, start in mig_spots(new):
-        known = layout.profile(profile)
-        if known is None:
+        if layout.profile(profile) is None:
             return f"device {device.uuid} is a {device.model}, which has no MIG profile {profile}"
-        if start not in mig_starts(layout, known, there):
+        if start not in mig_starts(layout, profile, there):
             lie = ", ".join(f"{name} at {at}" for name, at in sorted(there, key=lambda spot: spot[1]))
             return f"a {profile} can't lie at {start} of device {device.uuid}, where lie: {lie or 'none'}"
         there.append((profile, start))
@@ -98,21 +98,10 @@ def mig_spots(slices: Iterable[Slice]) -> list[tuple[str, int]]:
     return [(each.profile, each.start) for each in slices if each.start is not None]
 
 
-def mig_starts(layout: MigLayout, profile: MigProfile, there: Iterable[tuple[str, int]]) -> list[int]:
-    """Where an instance of `profile` may lie beside the instances `there`: (profile, start) each.
-
-    The rules are the driver's: only listed starts, no overlap on the memory grid, compute slices as many as there are,
-    and no more of one profile than it allows.
-    """
-    taken: list[Placement] = []
-    compute, alike = profile.compute_slices, 1
-    for name, start in there:
-        other = layout.profile(name)
-        if other is None:
-            return []
-        taken.append(Placement(start, other.memory_slices))
-        compute += other.compute_slices
-        alike += name == profile.name
-    if compute > layout.compute_slices or alike > profile.max_instances:
-        return []
-    return [spot.start for spot in profile.placements if not any(spot.overlaps(other) for other in taken)]
+def mig_starts(layout: MigLayout, profile: str, there: Iterable[tuple[str, int]]) -> tuple[int, ...]:
+    """Where an instance of `profile` may lie beside those `there`; nowhere where those contradict each other."""
+    table = layout_table(layout)
+    try:
+        return table.starts(table.state(there), table.profile(profile))
+    except IllegalLayout:
+        return ()

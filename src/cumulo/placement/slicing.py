@@ -5,14 +5,14 @@ they open an empty one, so that whole devices stay free for those who need them.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cumulo.catalog.mig import MigLayout, MigProfile, mig_layout
 from cumulo.domain.ask import GpuAsk
 from cumulo.domain.node import Device
 from cumulo.domain.sharing import FRACTION_MODES, WHOLE_MILLI, SharingMode, Slice
-from cumulo.placement.device import DeviceUse, mig_spots, mig_starts
+from cumulo.placement.mig import IllegalLayout, MigTable, layout_table
 from cumulo.placement.world import NodeUse
 
 
@@ -71,8 +71,16 @@ def room(use: NodeUse, part: Part) -> int:
     if part.slice.mode is SharingMode.EXCLUSIVE:
         return int(held.mode is None)
     if part.slice.mode is SharingMode.MIG:
-        return len(_take_mig(part, held, part.most))
+        return _mig_room(use, part)
     return max(0, share_free(use, part.device)) // part.slice.milli
+
+
+def _mig_room(use: NodeUse, part: Part) -> int:
+    cut, count = _cut_of(use, part), 0
+    while cut is not None and cut.start >= 0:
+        cut.add()
+        count += 1
+    return count
 
 
 def share_free(use: NodeUse, device: Device) -> int:
@@ -84,39 +92,61 @@ def share_free(use: NodeUse, device: Device) -> int:
 
 def take(use: NodeUse, parts: list[Part], count: int) -> tuple[Slice, ...] | None:
     """`count` of the slices, on devices of one kind that have room for them, by device; None if there is too little."""
+    if parts and parts[0].slice.mode is SharingMode.MIG:
+        return _take_mig(use, parts, count)
     fitting = [part for part in parts if room(use, part)]
     if fitting and fitting[0].slice.mode.fraction:
         fitting.sort(key=lambda part: (use.empty(part.device), share_free(use, part.device) - part.slice.milli))
-    elif fitting and fitting[0].slice.mode is SharingMode.MIG:
-        fitting.sort(key=lambda part: (use.empty(part.device), use.held(part.device).milli_free))
-    taken: list[tuple[int, Slice]] = []
-    for part in fitting:
-        left = count - len(taken)
-        if left <= 0:
-            break
-        mig = part.slice.mode is SharingMode.MIG
-        slices = _take_mig(part, use.held(part.device), left) if mig else [part.slice]
-        taken += [(part.device.index, each) for each in slices]
-    taken.sort(key=lambda placed: (placed[0], placed[1].start or 0))
-    return tuple(each for _, each in taken) if len(taken) == count else None
+    return tuple(part.slice for part in fitting[:count]) if len(fitting) >= count else None
 
 
-def _take_mig(part: Part, held: DeviceUse, count: int) -> list[Slice]:
-    """Up to `count` instances of the profile on one device, each where it costs the others the least."""
-    layout = mig_layout(part.device.model)
-    profile = layout.profile(part.slice.profile) if layout else None
-    if layout is None or profile is None:
-        return []
-    there = list(held.instances())
-    taken: list[Slice] = []
-    while len(taken) < count and (starts := mig_starts(layout, profile, there)):
-        best = min(starts, key=lambda start: (_lost(layout, there, (profile.name, start)), start))
-        taken.append(replace(part.slice, start=best))
-        there += mig_spots(taken[-1:])
-    return taken
+def _take_mig(use: NodeUse, parts: list[Part], count: int) -> tuple[Slice, ...] | None:
+    """Instance after instance where it takes the least worth from a device (`cumulo.placement.mig`).
+
+    A device that is not cut yet comes after those that are: all of it can still be had as it is.
+    """
+    cuts = [cut for part in parts if (cut := _cut_of(use, part)) is not None]
+    for _ in range(count):
+        best = min((cut for cut in cuts if cut.start >= 0), key=_Cut.cost, default=None)
+        if best is None:
+            return None
+        best.add()
+    return tuple(each for cut in cuts for each in sorted(cut.taken, key=lambda one: one.start or 0))
 
 
-def _lost(layout: MigLayout, there: list[tuple[str, int]], new: tuple[str, int]) -> int:
-    """How many places for instances, of every profile, are gone once `new` lies there too."""
-    after = [*there, new]
-    return -sum(len(mig_starts(layout, profile, after)) for profile in layout.profiles)
+@dataclass(slots=True)
+class _Cut:
+    """A device on which instances of one profile are being placed: its state in the table of its kind."""
+
+    part: Part
+    table: MigTable
+    profile: int
+    state: int
+    cut: bool
+    taken: list[Slice] = field(default_factory=list)
+
+    @property
+    def start(self) -> int:
+        """The best start for one more, -1 where none is left."""
+        return int(self.table.best_start[self.state, self.profile])
+
+    def cost(self) -> tuple[bool, float, int]:
+        return not self.cut, float(self.table.loss[self.state, self.profile]), self.part.device.index
+
+    def add(self) -> None:
+        start = self.start
+        self.taken.append(replace(self.part.slice, start=start))
+        self.state, self.cut = self.table.state_after(self.state, self.profile, start), True
+
+
+def _cut_of(use: NodeUse, part: Part) -> _Cut | None:
+    """None where nothing can be cut: the device is held otherwise, or what lies on it contradicts its table."""
+    held, layout = use.held(part.device), mig_layout(part.device.model)
+    if layout is None or held.mode not in (None, SharingMode.MIG):
+        return None
+    table = layout_table(layout)
+    try:
+        state = table.state(held.instances())
+    except IllegalLayout:
+        return None
+    return _Cut(part, table, table.profile(part.slice.profile), state, bool(held.slices))
