@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,9 +29,9 @@ OVER = ("succeeded", "failed", "cancelled", "lost")
 
 
 class Box:
-    """A running server. `started_in` is the seconds from its exec to its first answer."""
+    """A running server. `started_in` is the seconds from its exec to its first answer; `nodes` declare what it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Sequence[str] = ("--emulate", EMULATED)) -> None:
         state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
         state.mkdir(parents=True, exist_ok=True)  # where a state folder lies in real life: /tmp is a special place
         self.home = Path(tempfile.mkdtemp(prefix="cumulo-bench-", dir=state))
@@ -43,7 +43,7 @@ class Box:
         began = time.perf_counter()
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cumulo.server", "--emulate", EMULATED, "--port", "0", "--socket", self.socket],
+                [sys.executable, "-m", "cumulo.server", *nodes, "--port", "0", "--socket", self.socket],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True,
             )  # fmt: skip
         try:
