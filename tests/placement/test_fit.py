@@ -1,5 +1,7 @@
 """Whether an ask fits a node, what is said where it does not, and which of the nodes that would do is taken."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -445,9 +447,8 @@ def test_other_names_give_as_good_a_choice(seen, asked, order):
     names = {f"n{number}": f"m{order[number]}" for number in range(5)}
     renamed = seen.copy()
     renamed.nodes = {}
-    for node_id, use in seen.copy().nodes.items():
-        use.id = names[node_id]
-        renamed.nodes[use.id] = use
+    for node_id, use in seen.nodes.items():
+        renamed.nodes[names[node_id]] = replace(use, id=names[node_id])
     assert left_over(renamed, choose(renamed, asked)) == left_over(seen, choose(seen, asked))
 
 

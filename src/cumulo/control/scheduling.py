@@ -50,6 +50,8 @@ def place_waiting(seen: Picture, batch: Batch, rates: Rates, now: float) -> list
         port = _port(decision.waiting.key, ports)
         ports.add(port)
         placed += _take(seen, batch, decision, port, rates, now)
+    for run in {instance.run_id: seen.runs[instance.run_id] for instance in placed}.values():
+        batch.run(run.id, units_active=sum(bool(unit.instances) for unit in run.units.values()))
     return placed
 
 
@@ -98,7 +100,6 @@ def _advance_run(
     batch.run(
         run.id,
         units_started=run.units_started,
-        units_active=sum(bool(other.instances) for other in run.units.values()),
         placed_at=run.placed_at,
         attempts=run.attempts,
         placed_on=where,
@@ -159,8 +160,7 @@ def _record(seen: Picture, batch: Batch, run: LiveRun, unit: LiveUnit, instance:
     use = seen.world.nodes[instance.node_id]
     seen.world.hold(hold_of(instance, run))
     if instance.node_id not in batch.generations:
-        batch.generations[instance.node_id] = use.generation
-        use.generation += 1
+        batch.generations[instance.node_id] = seen.world.advance(instance.node_id)
     unit.instances[instance.id] = instance
     seen.instances[instance.id] = instance
     batch.new_instances[instance.id] = _instance_row(run, instance, use)

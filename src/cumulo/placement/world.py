@@ -115,6 +115,8 @@ class World:
     nodes: dict[str, NodeUse] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)
     may_change_mode: bool = True
+    # Nodes whose use another world reads too, since one was copied from the other: copied when it changes here.
+    _shared: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def see_node(self, node_id: str, node: Node, *, generation: int | None = None) -> None:
         """Takes in a node as it is now; what is held of it stays held, even of what is gone."""
@@ -130,9 +132,16 @@ class World:
         )
         use.generation = generation if generation is not None else (known.generation if known else 0)
         self.nodes[node_id] = use
+        self._shared.discard(node_id)
         for hold in self.holds.values():
             if hold.node_id == node_id:
-                self._take(use, hold)
+                _take(use, hold)
+
+    def advance(self, node_id: str) -> int:
+        """Raises the generation of a node by one, and returns what it was."""
+        use = self._own(node_id)
+        use.generation += 1
+        return use.generation - 1
 
     def hold(self, hold: Hold) -> None:
         """Raises OverHeld when a slice can't be held beside what is (`placement.device`), or the node is unknown."""
@@ -146,19 +155,19 @@ class World:
             if text := objection(use.devices.get(uuid, _EMPTY), uuid, known.get(uuid), slices):
                 raise OverHeld(f"{text}: {hold.instance_id} can't hold it")
         self.holds[hold.instance_id] = hold
-        self._take(use, hold)
+        _take(self._own(hold.node_id), hold)
 
     def restore(self, hold: Hold) -> None:
         """Takes in a hold of a node that is known, which is there whatever its devices have become since."""
         self.holds[hold.instance_id] = hold
-        self._take(self.nodes[hold.node_id], hold)
+        _take(self._own(hold.node_id), hold)
 
     def release(self, instance_id: str) -> None:
         """Gives back what an instance held; nothing if it held nothing."""
         hold = self.holds.pop(instance_id, None)
         if hold is None:
             return
-        use = self.nodes[hold.node_id]
+        use = self._own(hold.node_id)
         use.cpus_free += hold.cpus_milli
         use.memory_free += hold.memory_bytes
         for uuid in hold.device_uuids:
@@ -170,21 +179,37 @@ class World:
         """When what is held must end at the latest, once that is known better."""
         self.holds[instance_id] = replace(self.holds[instance_id], until=until)
 
-    @staticmethod
-    def _take(use: NodeUse, hold: Hold) -> None:
-        use.cpus_free -= hold.cpus_milli
-        use.memory_free -= hold.memory_bytes
-        for uuid, slices in by_device(hold.slices).items():
-            use.devices.setdefault(uuid, DeviceUse()).add(hold.instance_id, slices)
-
     def copy(self) -> "World":
-        """A world to try things on."""
-        nodes = {name: use.copy() for name, use in self.nodes.items()}
-        return World(nodes=nodes, holds=dict(self.holds), may_change_mode=self.may_change_mode)
+        """A world to try things on. It costs little: a node's use is copied once either of the two changes it.
+
+        So a `NodeUse` that was looked up before a change of its node may show what was before.
+        """
+        self._shared = set(self.nodes)
+        return World(
+            nodes=dict(self.nodes),
+            holds=dict(self.holds),
+            may_change_mode=self.may_change_mode,
+            _shared=set(self._shared),
+        )
+
+    def _own(self, node_id: str) -> NodeUse:
+        """The use of a node, to be changed."""
+        use = self.nodes[node_id]
+        if node_id in self._shared:
+            self._shared.discard(node_id)
+            use = self.nodes[node_id] = use.copy()
+        return use
 
     def models(self) -> frozenset[str]:
         """The GPU kinds that are there."""
         return frozenset(device.model for use in self.nodes.values() for device in use.node.devices)
+
+
+def _take(use: NodeUse, hold: Hold) -> None:
+    use.cpus_free -= hold.cpus_milli
+    use.memory_free -= hold.memory_bytes
+    for uuid, slices in by_device(hold.slices).items():
+        use.devices.setdefault(uuid, DeviceUse()).add(hold.instance_id, slices)
 
 
 def by_device(slices: Iterable[Slice]) -> dict[str, tuple[Slice, ...]]:
