@@ -84,10 +84,7 @@ class Batch:
         """Writes everything. Raises Overtaken when a guard fails; the caller's transaction must then roll back."""
         there = {node_id: rows for node_id, rows in self.nodes.items() if rows is not None}
         picture.save_nodes(tx, [node for node, _ in there.values()])
-        for node_id, generation in self.generations.items():
-            guarded = tx.execute(_GUARD, {"of": node_id, "planned": generation, "next": generation + 1})
-            if guarded.rowcount != 1:
-                raise Overtaken(node_id)
+        self._guard(tx)
         # Before the new holds: what ended in this step may be placed anew in the same step.
         if self.released:
             tx.execute(_RELEASE, [{"gone": instance_id} for instance_id in self.released])
@@ -103,6 +100,17 @@ class Batch:
         if self.ended_usage:
             tx.execute(_END_USAGE, [{"of": key, "end": at} for key, at in self.ended_usage.items()])
         append(tx, *self.events)
+
+    def _guard(self, tx: Connection) -> None:
+        """Raises Overtaken unless every node is where it was when it was planned with."""
+        planned: list[Row] = [
+            {"of": node_id, "planned": generation, "next": generation + 1}
+            for node_id, generation in self.generations.items()
+        ]
+        # One call for all of them, where the driver adds up the rows that many such statements changed.
+        for some in [planned] if tx.dialect.supports_sane_multi_rowcount else [[one] for one in planned]:
+            if some and tx.execute(_GUARD, some).rowcount != len(some):
+                raise Overtaken(", ".join(one["of"] for one in some[:10]))
 
 
 def _insert(tx: Connection, table: Table, rows: Any) -> None:

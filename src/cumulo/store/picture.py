@@ -3,10 +3,10 @@
 Plain rows; `cumulo.control` makes its own objects of them. A new run is read by id, everything at the start.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, Table, bindparam, delete, func, insert, select, update
 
 from cumulo.domain.lifecycle import ACTIVE, TERMINAL, InstanceState, RunStatus
 from cumulo.store import tables as t
@@ -112,9 +112,10 @@ def insert_idempotency(tx: Connection, row: dict[str, Any]) -> None:
 
 def save_nodes(tx: Connection, rows: Iterable[dict[str, Any]]) -> None:
     """Writes nodes as observed. The generation is the placements' and stays."""
-    for row in rows:
-        if tx.execute(update(t.node).where(t.node.c.id == row["id"]).values(row)).rowcount == 0:
-            tx.execute(insert(t.node), [row | {"generation": 0}])
+    listed = list(rows)
+    if listed:
+        known = set(tx.execute(select(t.node.c.id)).scalars())
+        _save(tx, t.node, "id", known, listed, new={"generation": 0})
 
 
 def save_devices(tx: Connection, nodes: Collection[str], rows: Iterable[dict[str, Any]]) -> None:
@@ -126,11 +127,7 @@ def save_devices(tx: Connection, nodes: Collection[str], rows: Iterable[dict[str
         return
     seen = {row["uuid"]: row for row in rows}
     known = {row.uuid: row.node_id for row in tx.execute(select(t.device.c.uuid, t.device.c.node_id))}
-    for uuid, row in seen.items():
-        if uuid in known:
-            tx.execute(update(t.device).where(t.device.c.uuid == uuid).values(row))
-        else:
-            tx.execute(insert(t.device), [row])
+    _save(tx, t.device, "uuid", known, list(seen.values()))
     vanished = [uuid for uuid, node_id in known.items() if node_id in nodes and uuid not in seen]
     held = {uuid for (uuid,) in tx.execute(select(t.hold.c.device_uuid))}
     for uuid in vanished:
@@ -138,6 +135,25 @@ def save_devices(tx: Connection, nodes: Collection[str], rows: Iterable[dict[str
         tx.execute(
             update(t.device).where(of).values(place=OUT_OF_SIGHT) if uuid in held else delete(t.device).where(of)
         )
+
+
+def _save(
+    tx: Connection,
+    table: Table,
+    key: str,
+    known: Container[str],
+    rows: Sequence[dict[str, Any]],
+    *,
+    new: Mapping[str, Any] | None = None,
+) -> None:
+    """Updates the rows that are `known` by their key, and inserts the others with what is `new` about them."""
+    there = [row | {"of": row[key]} for row in rows if row[key] in known]
+    if there:
+        values: dict[str, Any] = {name: bindparam(name) for name in there[0] if name != "of"}
+        tx.execute(update(table).where(table.c[key] == bindparam("of")).values(values), there)
+    others = [row | dict(new or {}) for row in rows if row[key] not in known]
+    if others:
+        tx.execute(insert(table), others)
 
 
 def forget_nodes(tx: Connection, node_ids: Iterable[str]) -> None:
