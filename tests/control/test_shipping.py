@@ -39,7 +39,7 @@ def shipper(logs, told):
 
 
 def ship(shipper, engine, pattern=None):
-    shipper.watch([Source(engine=engine, instance_id=ID, progress=pattern)])
+    shipper.watch([Source(engine=engine, instance_id=ID, run_id="run", progress=pattern)])
     shipper.finish(engine, ID)
 
 

@@ -2,14 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cumulo.control import explain, listing, offering
 from cumulo.control.absence import Leak
 from cumulo.control.answers import Offer, Plan, QueueRow, Why
 from cumulo.control.driver import EngineDriver
-from cumulo.control.live import Picture
+from cumulo.control.live import LiveInstance, Picture
 from cumulo.control.loop import ControlLoop
 from cumulo.control.requests import Inbox
 from cumulo.control.scheduling import Rates
@@ -123,11 +123,13 @@ class Control:
 
     def _check(self, spec: RunSpec, queue: bool) -> None:
         self._wait_ready()
-        explain.check_gpu_names(spec.ask.gpu, self.loop.capacity)
-        why = reasons(self.loop.capacity, spec.ask)
-        if why.ever or queue:
+        capacity = self.loop.capacity
+        if capacity.takes(spec.ask):
             return
-        change = suggest(self.loop.capacity, spec.ask)
+        explain.check_gpu_names(spec.ask.gpu, capacity.world)
+        if queue:
+            return
+        why, change = reasons(capacity.world, spec.ask), suggest(capacity.world, spec.ask)
         hint = f"{change.text}, or pass --queue to wait for such a node" if change else "pass --queue to wait for one"
         raise CumuloError("unsatisfiable", f"no node here can ever take it: {why.summary()}", hint=hint)
 
@@ -235,19 +237,23 @@ class Control:
     def _fence(self) -> None:
         self.loop.fence()
 
-    def _watch(self, seen: Picture) -> None:
-        """Tells the shipper which instances run now."""
-        self._shipper.watch(
-            [
-                Source(
-                    engine=self.engines[instance.region],
-                    instance_id=instance.id,
-                    progress=seen.runs[instance.run_id].spec.progress_regex,
-                )
-                for instance in seen.instances.values()
-                if instance.region in self.engines and not instance.ended
-            ]
-        )
+    def _watch(self, seen: Picture, *, came: Iterable[LiveInstance] | None = None, gone: Iterable[str] = ()) -> None:
+        """Tells the shipper which instances there are."""
+        instances = seen.instances.values() if came is None else came
+        sources = [
+            Source(
+                engine=self.engines[instance.region],
+                instance_id=instance.id,
+                run_id=instance.run_id,
+                progress=seen.runs[instance.run_id].spec.progress_regex,
+            )
+            for instance in instances
+            if instance.region in self.engines and not instance.ended
+        ]
+        if came is None:
+            self._shipper.watch(sources)
+        else:
+            self._shipper.change(sources, gone)
 
 
 def ended_text(status: str, reason: str | None, message: str) -> str:

@@ -8,7 +8,7 @@ command is asked again after the next look; its other commands do not wait for t
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -74,7 +74,7 @@ class EngineDriver:
         self._work = _Work()
         self._refused_stops: dict[str, float] = {}
         self._full_at = self._quick_at = self._nodes_at = self._rest_until = 0.0  # monotonic; when the next is due
-        self._running: frozenset[str] = frozenset()
+        self._running: set[str] = set()
         self._changed = threading.Condition()
         self._closing = False
         self._reported: set[str] = set()  # ended and reported, not yet released
@@ -102,20 +102,26 @@ class EngineDriver:
         ensure: list[InstanceSpec] | None = None,
         stop: dict[str, float] | None = None,
         release: list[str] | None = None,
-        running: frozenset[str] | None = None,
+        started: list[str] | None = None,
+        running: Iterable[str] | None = None,
     ) -> None:
-        """Gives the engine work. `running` are the instances worth a quick look for progress now and then."""
+        """Gives the engine work. What has `started` is worth a quick look for progress now and then, until its release.
+
+        `running` are all that have.
+        """
         with self._changed:
             self._work.ensure.update((spec.instance_id, spec) for spec in ensure or ())
             self._work.stop.update(stop or {})
             # What is to stop must not start now; what has started or ended must not start twice if it is lost.
-            for instance_id in (*(stop or ()), *(release or ()), *(running or ())):
+            for instance_id in (*(stop or ()), *(release or ()), *(started or ()), *(running or ())):
                 self._work.ensure.pop(instance_id, None)
             for instance_id in release or ():
                 self._work.stop.pop(instance_id, None)
             self._work.release += release or ()
             if running is not None:
-                self._running = running
+                self._running = set(running)
+            self._running.update(started or ())
+            self._running.difference_update(release or ())
             self._changed.notify()
 
     def _loop(self) -> None:
@@ -155,7 +161,9 @@ class EngineDriver:
             elif work.hints:
                 self._look(frozenset(work.hints))
             elif now >= self._quick_at and self._running:
-                self._look(self._running)
+                with self._changed:
+                    running = frozenset(self._running)
+                self._look(running)
                 self._quick_at = now + QUICK_LOOK_S
             self.last_look = now
         except StaleEpoch:

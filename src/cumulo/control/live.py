@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.progress import Progress
 from cumulo.domain.run import RunSpec
@@ -45,6 +46,7 @@ class LiveInstance:
     reason: EndReason | None = None
     exit_code: int | None = None
     message: str = ""
+    last_seen: ObservedInstance | None = field(default=None, compare=False, repr=False)  # and taken in
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from cumulo.control.absence import Absences
+from cumulo.control.capacity import Capacity
 from cumulo.control.driver import EngineDriver, Report
 from cumulo.control.histogram import Histogram
 from cumulo.control.live import LiveInstance, LiveRun, Picture
 from cumulo.control.loading import add_runs, load
 from cumulo.control.nodes import NodeWatch
 from cumulo.control.observing import observe, observe_progress
-from cumulo.control.orders import Orders
+from cumulo.control.orders import Orders, Watch
 from cumulo.control.requests import Inbox, Mail, Question, Wish
 from cumulo.control.scheduling import Rates, place_waiting
 from cumulo.control.settling import fail_dependent, settle
@@ -54,14 +55,14 @@ class ControlLoop:
         rates: Rates,
         clock: Callable[[], float],
         changed: Callable[[], None],
-        watch: Callable[[Picture], None],
+        watch: Watch,
     ) -> None:
         self.seen = Picture()
         self.ready = threading.Event()
         self.trouble = ""  # why the last step failed, for people; empty when it did not
         self.latencies = Histogram()  # seconds from accepted to placed
         self.last_step = 0.0  # monotonic
-        self.capacity = World()  # the nodes as if nothing of them were held; never changed, only replaced
+        self.capacity = Capacity(World())
         self._wrote_at = 0.0  # monotonic
         self._db, self._inbox = db, inbox
         self._cloud_id, self._epoch, self._rates, self._clock = cloud_id, epoch, rates, clock
@@ -134,6 +135,8 @@ class ControlLoop:
         soonest = TICK_S
         now = self._clock()
         for run in self.seen.runs.values():
+            if run.spec.retry is None:
+                continue
             for unit in run.units.values():
                 if unit.not_before is not None and not unit.instances:
                     soonest = min(soonest, max(0.0, unit.not_before - now))
@@ -254,11 +257,11 @@ class ControlLoop:
     def _publish_capacity(self) -> None:
         """For those who ask what could ever fit: an answer that needs no turn in this loop."""
         nodes = {node_id: use.node for node_id, use in self.seen.world.nodes.items()}
-        if nodes != {node_id: use.node for node_id, use in self.capacity.nodes.items()}:
-            capacity = World()
+        if nodes != {node_id: use.node for node_id, use in self.capacity.world.nodes.items()}:
+            world = World()
             for node_id, node in nodes.items():
-                capacity.see_node(node_id, node)
-            self.capacity = capacity
+                world.see_node(node_id, node)
+            self.capacity = Capacity(world)
 
     def _lose_expired(self, batch: Batch, ended: dict[str, LiveInstance], now: float) -> None:
         for instance, lost in self._nodes.expired(self.seen, now):

@@ -7,6 +7,7 @@ lease runs out. The lease is long, since a restart, a network cut or a busy mome
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Final
 
 from cumulo.control.driver import Report
@@ -172,8 +173,13 @@ def _as_known(holders: dict[str, Hold], node_id: str, node: Node) -> Node:
         holder, foreign = holders.get(device.uuid), printable(device.foreign, 500)
         if holder is not None and holder.node_id != node_id:
             foreign = f"{holder.instance_id}, which was placed when it was part of another node"
-        devices.append(replace(device, health_reason=printable(device.health_reason, 500), foreign=foreign))
-    return replace(node, devices=tuple(devices), state_reason=printable(node.state_reason, 500))
+        words = printable(device.health_reason, 500), foreign
+        same = words == (device.health_reason, device.foreign)
+        devices.append(device if same else replace(device, health_reason=words[0], foreign=foreign))
+    reason = printable(node.state_reason, 500)
+    if reason == node.state_reason and all(map(is_, devices, node.devices)):
+        return node  # as nearly always: with thousands of nodes, copies of the same would be most of the work
+    return replace(node, devices=tuple(devices), state_reason=reason)
 
 
 def lost(instance: LiveInstance, message: str, now: float) -> ObservedInstance:

@@ -20,8 +20,9 @@ _STATES = tuple(InstanceState)
 
 def observe(seen: Picture, batch: Batch, instance: LiveInstance, observed: ObservedInstance, now: float) -> None:
     """Takes in what an engine saw of an instance. States only go forward; what is known already changes nothing."""
-    if instance.ended:
+    if instance.ended or observed is instance.last_seen:
         return
+    instance.last_seen = observed
     run, _ = seen.unit_of(instance)
     if observed.started_at is not None and instance.started_at is None:
         _started(seen, batch, instance, observed.started_at)

@@ -3,7 +3,8 @@
 What a crash loses here, a fresh picture or the next complete observation makes good.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from cumulo.control.absence import Absences
 from cumulo.control.driver import EngineDriver
@@ -12,8 +13,16 @@ from cumulo.control.scheduling import specs_for
 from cumulo.store.batch import Batch
 
 
+class Watch(Protocol):
+    """Told which instances came and which are gone; without `came`, all that there are came."""
+
+    def __call__(
+        self, seen: Picture, *, came: Iterable[LiveInstance] | None = None, gone: Iterable[str] = ()
+    ) -> None: ...
+
+
 class Orders:
-    """Passes on what a step decided. `watch` is told of every picture in which other instances run than before."""
+    """Passes on what a step decided, and to `watch` which instances there are."""
 
     def __init__(
         self,
@@ -22,7 +31,7 @@ class Orders:
         *,
         cloud_id: str,
         clock: Callable[[], float],
-        watch: Callable[[Picture], None],
+        watch: Watch,
     ) -> None:
         self._drivers, self._absences = drivers, absences
         self._cloud_id, self._clock, self._watch = cloud_id, clock, watch
@@ -37,12 +46,13 @@ class Orders:
                 self.start(seen, region, starting)
             stops = {i.id: i.stop_grace_s or 0.0 for i in stopped if i is not None and i.region == region}
             release = [instance.id for instance in ended if instance.region == region and instance.id in released]
-            if stops or release or batch.new_usage:
+            started = [key for key in batch.new_usage if (i := seen.instances.get(key)) and i.region == region]
+            if stops or release or started:
                 self.stop(region, stops)
-                driver.ask(release=release, running=_running(seen, region))
+                driver.ask(release=release, started=started)
         self._absences.forget(released, self._clock())
-        if released or batch.new_usage:
-            self._watch(seen)
+        if placed or released:
+            self._watch(seen, came=placed, gone=released)
 
     def give_anew(self, seen: Picture) -> None:
         """After a fresh look at the store: asks again for what has not started yet and for what should end.
@@ -67,5 +77,5 @@ class Orders:
         self._drivers[region].ask(stop=stops)
 
 
-def _running(seen: Picture, region: str) -> frozenset[str]:
-    return frozenset(i.id for i in seen.instances.values() if i.region == region and i.started_at is not None)
+def _running(seen: Picture, region: str) -> set[str]:
+    return {i.id for i in seen.instances.values() if i.region == region and i.started_at is not None}

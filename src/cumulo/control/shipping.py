@@ -6,7 +6,7 @@ follows are read several times a second, the others once.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from json import dumps
@@ -32,6 +32,7 @@ class Source:
 
     engine: Engine
     instance_id: str
+    run_id: str
     progress: str | None = None
 
 
@@ -49,6 +50,8 @@ class Shipper:
     def __init__(self, logs: Logs, *, clock: Callable[[], float], progress: Callable[[str, str], None]) -> None:
         self._logs, self._clock, self._tell_progress = logs, clock, progress
         self._sources: dict[str, Source] = {}
+        self._of_run: dict[str, dict[str, Source]] = {}  # the same, by run
+        self._sizes: dict[str, int] = {}  # how much the store has of each
         self._tails: dict[str, str] = {}
         self._too_slow: set[str] = set()  # patterns that are no longer tried
         self._locks: dict[str, threading.Lock] = {}
@@ -66,29 +69,43 @@ class Shipper:
     def watch(self, sources: list[Source]) -> None:
         """These instances run now; others are no longer looked at."""
         with self._guard:
-            self._sources = {source.instance_id: source for source in sources}
+            self._sources, self._of_run, self._sizes = {}, {}, {}
+        self.change(sources, ())
+
+    def change(self, came: Iterable[Source], gone: Iterable[str]) -> None:
+        """These run now too, and those no longer are to be looked at."""
+        with self._guard:
+            for source in came:
+                self._sources[source.instance_id] = source
+                self._of_run.setdefault(source.run_id, {})[source.instance_id] = source
+            for instance_id in gone:
+                self._sizes.pop(instance_id, None)
+                left = self._sources.pop(instance_id, None)
+                if left is not None:
+                    of_run = self._of_run[left.run_id]
+                    del of_run[instance_id]
+                    if not of_run:
+                        del self._of_run[left.run_id]
 
     def finish(self, engine: Engine, instance_id: str) -> None:
         """Ships what is left of an ended instance's log. Raises nothing: a log must not hold up an end."""
         try:
-            self._ship(self._sources.get(instance_id) or Source(engine=engine, instance_id=instance_id))
+            run_id = parse_instance_id(instance_id).run_id
+            known = self._sources.get(instance_id)
+            self._ship(known or Source(engine=engine, instance_id=instance_id, run_id=run_id))
         except Exception:
             log.warning("the log of %s could not be fetched", instance_id, exc_info=True)
         with self._guard:
             self._locks.pop(instance_id, None)
             self._tails.pop(instance_id, None)
+            self._sizes.pop(instance_id, None)
 
     def _loop(self) -> None:
         ticks = 0
         every = round(UNFOLLOWED_S / FOLLOWED_S)
         while not self._closing.wait(FOLLOWED_S):
             ticks += 1
-            with self._guard:
-                sources = list(self._sources.values())
-            followed = self._logs.followed_runs()
-            for source in sources:
-                if ticks % every and parse_instance_id(source.instance_id).run_id not in followed:
-                    continue
+            for source in self._due(all_of_them=ticks % every == 0):
                 try:
                     self._ship(source)
                 except KeyError:
@@ -96,17 +113,27 @@ class Shipper:
                 except Exception:
                     log.warning("the log of %s could not be fetched", source.instance_id, exc_info=True)
 
+    def _due(self, *, all_of_them: bool) -> list[Source]:
+        followed = self._logs.followed_runs()
+        with self._guard:
+            if all_of_them:
+                return list(self._sources.values())
+            return [source for run_id in followed for source in self._of_run.get(run_id, {}).values()]
+
     def _ship(self, source: Source) -> None:
         with self._guard:
             lock = self._locks.setdefault(source.instance_id, threading.Lock())
         ref = LogRef.of(source.instance_id)
         with lock:
-            offset = self._logs.size(ref)
+            known = self._sizes.get(source.instance_id)
+            offset = self._logs.size(ref) if known is None else known
             while data := source.engine.read_log(source.instance_id, offset, _CHUNK):
                 self._logs.append(ref, offset, data)
                 offset += len(data)
                 if source.progress is not None and source.progress not in self._too_slow:
                     self._find_progress(source, source.progress, data)
+            if source.instance_id in self._sources:
+                self._sizes[source.instance_id] = offset
 
     def _find_progress(self, source: Source, pattern: str, data: bytes) -> None:
         """The last match counts; the end of the text is kept, since a line may arrive in two pieces."""
