@@ -1,0 +1,142 @@
+"""Which row an ask goes to: the first whose loss is within a tolerance of the least.
+
+First fit among near equals keeps the head of the list full and lets its tail run empty, which is what leaves whole
+nodes to those who need them; the tolerance keeps differences that mean nothing from spreading runs over the fleet.
+
+Losses are kept for every ask and row, and worked out anew for the rows that changed since.
+"""
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from cumulo.placement.fleet import losses as plain
+from cumulo.placement.fleet.losses import NEVER, Asked, Standing
+from cumulo.placement.fleet.rows import Bools, Int8s, Int32s, Rows
+from cumulo.placement.fleet.worth import Worth
+
+# Micro-devices; the second once as much leaves as comes.
+TOLERANCE: Final = 60_000
+TOLERANCE_CHURN: Final = 40_000
+# Compiling takes seconds: it is for fleets of so many rows.
+WORTH_COMPILING: Final = 256
+
+
+class Pick(NamedTuple):
+    """A row, the device of a fraction there (−1 for others), and what it costs, in micro-devices."""
+
+    row: int
+    device: int
+    loss: int
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The losses of one ask on all rows, as of so many changes."""
+
+    loss: Int32s
+    device: Int8s
+    seen: int
+
+
+def compiled_kernels() -> ModuleType | None:
+    """The compiled kernels, where numba is installed."""
+    try:
+        return importlib.import_module("cumulo.placement.fleet.compiled")
+    except ImportError:
+        return None
+
+
+class Chooser:
+    """Chooses among `rows` by `worth`. `kernels` None: by NumPy."""
+
+    def __init__(
+        self, rows: Rows, worth: Worth, *, tolerance: int = TOLERANCE, kernels: ModuleType | None = None
+    ) -> None:
+        self.rows, self.worth, self.tolerance, self.kernels = rows, worth, tolerance, kernels
+        self._fragmented = bool(worth.idle.any())
+        self._asked: list[Asked] = []
+        self._kept: list[_Kept | None] = []
+        self._all = np.arange(len(rows), dtype=np.int32)
+        self._standing = Standing(len(rows), worth)
+
+    def learn(self, asked: Asked) -> int:
+        """The number by which an ask is known here from now on."""
+        self._asked.append(asked)
+        self._kept.append(None)
+        return len(self._asked) - 1
+
+    def value_by(self, worth: Worth, *, tolerance: int) -> None:
+        """Goes by another worth from now on."""
+        self.worth, self.tolerance = worth, tolerance
+        self._fragmented = bool(worth.idle.any())
+        self._kept = [None] * len(self._kept)
+        self._standing = Standing(len(self.rows), worth)
+
+    def copy(self, rows: Rows) -> "Chooser":
+        """The same over a copy of the rows; what was worked out stays known to both."""
+        twin = object.__new__(Chooser)
+        twin.rows, twin.worth, twin.tolerance, twin.kernels = rows, self.worth, self.tolerance, self.kernels
+        twin._fragmented, twin._asked, twin._all = self._fragmented, list(self._asked), self._all
+        twin._standing = Standing(len(rows), self.worth)
+        twin._kept = [kept and _Kept(kept.loss.copy(), kept.device.copy(), kept.seen) for kept in self._kept]
+        return twin
+
+    def pick(self, number: int) -> Pick | None:
+        """Where the ask goes; None where it fits nowhere now."""
+        kept = self._kept[number]
+        if self.kernels is not None and kept is not None and (rows := self.rows.since(kept.seen)) is not None:
+            row = self.kernels.pick(
+                self.rows.state, self.worth, *self._asked[number], rows, self._fragmented, kept.loss, kept.device,
+                self.rows.grown, kept.seen, self.tolerance,
+            )  # fmt: skip
+            kept.seen = self.rows.changes
+            return Pick(row, int(kept.device[row]), int(kept.loss[row])) if row >= 0 else None
+        kept = self._refreshed(number)
+        least = int(kept.loss.min()) if len(kept.loss) else int(NEVER)
+        if least == NEVER:
+            return None
+        row = int((kept.loss <= least + self.tolerance).argmax())
+        return Pick(row, int(kept.device[row]), int(kept.loss[row]))
+
+    def losses(self, number: int) -> Int32s:
+        """What the ask would cost on each row, NEVER where it does not fit: to be read only."""
+        return self._refreshed(number).loss
+
+    def device(self, number: int, row: int) -> int:
+        """The device of a row that a fraction would go to."""
+        return int(self._refreshed(number).device[row])
+
+    def fitting(self, number: int) -> Bools:
+        """The rows on which the ask fits."""
+        found: Bools = self._refreshed(number).loss != NEVER
+        return found
+
+    def _refreshed(self, number: int) -> _Kept:
+        kept = self._kept[number]
+        rows: Int32s | None = None
+        if kept is None:
+            count = len(self.rows)
+            kept = self._kept[number] = _Kept(np.full(count, NEVER, np.int32), np.full(count, -1, np.int8), 0)
+        else:
+            rows = self.rows.since(kept.seen)
+        if rows is None:
+            rows = self._all
+        elif len(rows):
+            # What did not fit, and was not freed since, does not fit now.
+            rows = rows[(kept.loss[rows] != NEVER) | (self.rows.grown[rows] > kept.seen)]
+        if len(rows):
+            self._work_out(number, kept, rows)
+        kept.seen = self.rows.changes
+        return kept
+
+    def _work_out(self, number: int, kept: _Kept, rows: Int32s) -> None:
+        asked, state = self._asked[number], self.rows.state
+        if self.kernels is not None:
+            self.kernels.losses(state, self.worth, *asked, rows, self._fragmented, kept.loss, kept.device)
+        else:
+            self._standing.refresh(self.rows, self.worth)
+            kept.loss[rows], kept.device[rows] = plain.losses(state, self.worth, self._standing, asked, rows)

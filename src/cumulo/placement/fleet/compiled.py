@@ -1,0 +1,179 @@
+"""The same losses in loops that numba compiles (`pip install cumulo[scale]`), for fleets of thousands of nodes."""
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from cumulo.domain.sharing import WHOLE_MILLI
+from cumulo.placement.fleet import losses as plain
+from cumulo.placement.fleet.prices import CELL
+from cumulo.placement.fleet.rows import EMPTY
+
+_NEVER = int(plain.NEVER)
+_MICRO = plain.MICRO
+_LEAST_CPUS, _LEAST_MEMORY = plain.LEAST_CPUS, plain.LEAST_MEMORY
+_SHARE_CPUS, _SHARE_MEMORY = plain._LEAST_SHARE_CPUS, plain._LEAST_SHARE_MEMORY  # noqa: SLF001
+_TOP = np.iinfo(np.int64).max
+_compile: Any = numba.njit(cache=True, nogil=True)
+
+
+@_compile
+def _need(asked, total, free, milli, devices, least, least_share):  # type: ignore[no-untyped-def]
+    if asked >= 0:
+        return asked
+    share = max(least_share, total * milli // (WHOLE_MILLI * devices))
+    return min(min(share, max(free, least)), total)
+
+
+@_compile
+def _wasted(worth, kind, cpus, free, full, skip, instead):  # type: ignore[no-untyped-def]
+    """The fragmentation of a row on which the device `skip` had `instead` free."""
+    step = np.searchsorted(worth.steps, cpus, side="right")
+    found = 0
+    for device in range(free.shape[0]):
+        left = instead if device == skip else np.int64(free[device])
+        if left > 0:
+            found += left * worth.idle[kind, step, left // CELL]
+    return found - full * WHOLE_MILLI * worth.block[kind, step, full]
+
+
+@_compile
+def _row(state, worth, gpus, asked_milli, asked_cpus, asked_memory, mode, row, fragmented, sums):  # type: ignore[no-untyped-def]
+    """(loss in micro-devices, device) of one row. `sums` is room for J numbers."""
+    kind = state.kind[row]
+    milli = np.int64(asked_milli[kind])
+    if not state.ready[row] or (gpus > 0 and milli == 0) or (gpus == 0 and not state.first[row]):
+        return _NEVER, -1
+    total, free_cpus, count = milli * max(1, gpus), state.cpus[row], np.int64(state.devices[row])
+    cpus = _need(asked_cpus, state.node_cpus[row], free_cpus, total, count, _LEAST_CPUS, _SHARE_CPUS)
+    if cpus > free_cpus:
+        return _NEVER, -1
+    least = _LEAST_MEMORY * max(1, gpus)
+    memory = state.memory[row]
+    if _need(asked_memory, state.node_memory[row], memory, total, count, least, _SHARE_MEMORY) > memory:
+        return _NEVER, -1
+    full = np.int64(state.full[row])
+    if mode == EMPTY and full < gpus:
+        return _NEVER, -1
+    free = state.free[row]
+    prices = worth.cpu.shape[1]
+    before = _TOP
+    for j in range(prices):
+        found = worth.cpu[kind, j] * free_cpus + worth.whole[kind, full, j]
+        for device in range(free.shape[0]):
+            if 0 < free[device] < WHOLE_MILLI:
+                found += worth.part[kind, free[device] // CELL, j]
+        sums[j] = found
+        before = min(before, found)
+    left = free_cpus - cpus
+    if fragmented:
+        before -= _wasted(worth, kind, free_cpus, free, full, -1, 0)
+    if mode == EMPTY:
+        after = _TOP
+        for j in range(prices):
+            found = sums[j] - worth.cpu[kind, j] * cpus + worth.whole[kind, full - gpus, j] - worth.whole[kind, full, j]
+            after = min(after, found)
+        if fragmented:
+            step = np.searchsorted(worth.steps, left, side="right")
+            after -= _wasted(worth, kind, left, free, full - gpus, -1, 0)
+            after += gpus * WHOLE_MILLI * worth.idle[kind, step, WHOLE_MILLI // CELL]
+        return (before - after) // _MICRO, -1
+    best, chosen, best_free = -_TOP, -1, 0
+    for device in range(free.shape[0]):
+        here = np.int64(free[device])
+        held = state.mode[row, device]
+        if here < milli or (held != EMPTY and held != mode):
+            continue
+        repeated = False
+        for other in range(device):
+            repeated = repeated or (free[other] == here and state.mode[row, other] == held)
+        if repeated:
+            continue
+        rest = here - milli
+        after = _TOP
+        for j in range(prices):
+            found = sums[j] - worth.cpu[kind, j] * cpus + worth.part[kind, rest // CELL, j]
+            if here == WHOLE_MILLI:
+                found -= worth.whole[kind, full, j] - worth.whole[kind, full - 1, j]
+            else:
+                found -= worth.part[kind, here // CELL, j]
+            after = min(after, found)
+        if fragmented:
+            after -= _wasted(worth, kind, left, free, full - (here == WHOLE_MILLI), device, rest)
+        if chosen < 0 or after > best or (after == best and here < best_free):
+            best, chosen, best_free = after, device, here
+    if chosen < 0:
+        return _NEVER, -1
+    return (before - best) // _MICRO, chosen
+
+
+@_compile
+def _mixed(mark, part):  # type: ignore[no-untyped-def]
+    mark = (mark ^ np.uint64(part)) * np.uint64(1099511628211)
+    return mark ^ (mark >> np.uint64(29))
+
+
+@_compile
+def _mark(state, row):  # type: ignore[no-untyped-def]
+    """A number that rows in the same state share."""
+    mark = _mixed(np.uint64(1469598103934665603), np.int64(state.kind[row]))
+    mark = _mixed(_mixed(mark, state.cpus[row]), state.memory[row])
+    for device in range(state.free.shape[1]):
+        mark = _mixed(mark, np.int64(state.free[row, device]) * 4 + np.int64(state.mode[row, device]))
+    return mark
+
+
+@_compile
+def _alike(state, one, other):  # type: ignore[no-untyped-def]
+    for device in range(state.free.shape[1]):
+        if state.free[one, device] != state.free[other, device] or state.mode[one, device] != state.mode[other, device]:
+            return False
+    return (
+        state.kind[one] == state.kind[other]
+        and state.cpus[one] == state.cpus[other]
+        and state.memory[one] == state.memory[other]
+        and state.node_cpus[one] == state.node_cpus[other]
+        and state.node_memory[one] == state.node_memory[other]
+        and state.devices[one] == state.devices[other]
+        and state.ready[one] == state.ready[other]
+        and state.first[one] == state.first[other]
+    )
+
+
+@_compile
+def losses(state, worth, gpus, milli, cpus, memory, mode, rows, fragmented, loss, device):  # type: ignore[no-untyped-def]
+    """Writes loss and device of each of `rows` into the arrays of all rows. What is alike is worked out once."""
+    sums = np.zeros(worth.cpu.shape[1], dtype=np.int64)
+    size = 1
+    while size < 2 * rows.shape[0]:
+        size *= 2
+    known = np.full(size, -1, dtype=np.int32)
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        place = np.int64(_mark(state, row) & np.uint64(size - 1))
+        while known[place] >= 0 and not _alike(state, known[place], row):
+            place = (place + 1) & (size - 1)
+        if known[place] >= 0:
+            loss[row], device[row] = loss[known[place]], device[known[place]]
+            continue
+        known[place] = row
+        loss[row], device[row] = _row(state, worth, gpus, milli, cpus, memory, mode, row, fragmented, sums)
+
+
+@_compile
+def pick(state, worth, gpus, milli, cpus, memory, mode, rows, fragmented, loss, device, grown, seen, tolerance):  # type: ignore[no-untyped-def]
+    """Brings the losses of the changed `rows` up to date and gives the first row within `tolerance` of the least."""
+    sums = np.zeros(worth.cpu.shape[1], dtype=np.int64)
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        if loss[row] != _NEVER or grown[row] > seen:
+            loss[row], device[row] = _row(state, worth, gpus, milli, cpus, memory, mode, row, fragmented, sums)
+    least = loss.min()
+    if least == _NEVER:
+        return -1
+    most = np.int64(least) + tolerance
+    for row in range(loss.shape[0]):
+        if loss[row] <= most:
+            return row
+    return -1

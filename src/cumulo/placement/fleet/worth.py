@@ -1,0 +1,106 @@
+"""What the state of a node is worth, in tables of integers: a choice costs the worth it takes away.
+
+Two measures are added, each a sum over a node's devices of a number looked up by what is free of the device:
+
+- The value of what is free at the fluid prices (`prices`): the best the free room of a node may be filled with, each
+  ask counting its `net`. The node's CPUs couple its devices; the coupling is relaxed by a price per CPU (Lagrange), and
+  of a few such prices the one that gives the lowest, so the tightest, bound counts for a node.
+- The fragmentation of FGD (Weng et al., USENIX ATC 2023): the idle part of devices that an ask drawn from the mix could
+  not use. It matters as runs come and go: holes that nothing fills at once stay open until something leaves.
+  While nothing has left, it counts nothing.
+
+Everything is in nano-devices, so that no two implementations round differently.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cumulo.domain.sharing import WHOLE_MILLI
+from cumulo.placement.fleet.prices import CELLS, Capacity, Prices, cells_of, fill
+from cumulo.placement.fleet.rows import Int64s
+
+NANO: Final = 1_000_000_000
+# The prices per CPU that are tried, as shares of what a device's worth of CPUs would cost if they were all that counts.
+_CPU_SHARES: Final = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
+# How much of the value gives way to fragmentation once as much has left as came.
+_YIELDS: Final = 0.4
+
+
+class Worth(NamedTuple):
+    """The tables. K kinds, J prices per CPU, B thresholds of CPUs, G devices on a row.
+
+    `cpu[k, j]`: worth of a free milli-CPU. `whole[k, n, j]`: of n devices that are free whole. `part[k, cell, j]`: of a
+    device of which so many cells are free. `steps[b]`: CPUs that asks need, ascending. `idle[k, b, cell]`: what each
+    free thousandth of a device costs while it is idle, where the node has CPUs for the first b steps; `block[k, b, n]`:
+    what of it asks for several devices do not, n being free whole.
+    """
+
+    cpu: Int64s
+    whole: Int64s
+    part: Int64s
+    steps: Int64s
+    idle: Int64s
+    block: Int64s
+
+
+def worth_of(prices: Prices, capacity: Capacity, *, devices: int, ended: float) -> Worth:
+    """`devices`: the most on one row. `ended`: the share of what was placed that has left again, 0 to 1."""
+    value = 1.0 - _YIELDS * ended
+    cpu, whole, part = _values(prices, capacity, devices)
+    steps, idle, block = _fragmentation(prices, len(capacity.devices), devices)
+    return Worth(
+        cpu=_nano(cpu * value / 1000),
+        whole=_nano(whole.transpose(0, 2, 1) * value),
+        part=_nano(part.transpose(0, 2, 1) * value),
+        steps=steps,
+        idle=_nano(idle * ended / WHOLE_MILLI),
+        block=_nano(block * ended / WHOLE_MILLI),
+    )
+
+
+def _nano(array: NDArray[np.float64]) -> Int64s:
+    return np.ascontiguousarray(np.rint(array * NANO).astype(np.int64))
+
+
+def _values(prices: Prices, capacity: Capacity, devices: int) -> tuple[NDArray[np.float64], ...]:
+    kinds, shares = len(capacity.devices), np.array(_CPU_SHARES)
+    per_cpu = np.divide(1000 * capacity.devices, capacity.cpus, out=np.zeros(kinds), where=capacity.cpus > 0)
+    cpu = per_cpu[:, None] * shares
+    if not len(prices.net):
+        # Nothing is known of what is asked: devices that are free whole are worth their number, parts their part.
+        part = np.broadcast_to(np.arange(CELLS + 1) / CELLS * 0.9, (kinds, 1, CELLS + 1))
+        return np.zeros((kinds, 1)), np.broadcast_to(np.arange(devices + 1.0), (kinds, 1, devices + 1)), part
+    cpu = np.maximum(cpu, prices.cpu[:, None])
+    cells = cells_of(prices.demands, kinds)
+    gpus = np.array([demand.shape.gpus for demand in prices.demands])
+    cores = np.array([demand.shape.cpus / 1000 for demand in prices.demands])
+    value = np.where(cells[:, None, :] > 0, prices.net - cpu[:, :, None] * cores, 0.0)
+    fractions = np.where((gpus == 1) & (cells < CELLS), cells, 0)
+    flat = value.reshape(kinds * len(shares), -1)
+    part = fill(flat, np.repeat(fractions, len(shares), axis=0))[0].reshape(kinds, len(shares), -1)
+    whole = np.zeros((kinds, len(shares), devices + 1))
+    best = np.zeros_like(whole)  # of one ask for so many whole devices
+    best[:, :, 1] = part[:, :, CELLS]
+    for index in np.flatnonzero((gpus > 0) & (cells.max(axis=0) == CELLS) & (gpus <= devices)):
+        best[:, :, gpus[index]] = np.maximum(best[:, :, gpus[index]], value[:, :, index])
+    for count in range(1, devices + 1):
+        filled = [best[:, :, first] + whole[:, :, count - first] for first in range(1, count + 1)]
+        whole[:, :, count] = np.maximum(whole[:, :, count - 1], np.max(filled, axis=0))
+    return cpu, whole, part
+
+
+def _fragmentation(prices: Prices, kinds: int, devices: int) -> tuple[Int64s, NDArray[np.float64], NDArray[np.float64]]:
+    steps = np.unique(np.array([demand.shape.cpus for demand in prices.demands], dtype=np.int64))
+    usable = np.zeros((kinds, len(steps) + 1, CELLS + 1))
+    block = np.zeros((kinds, len(steps) + 1, devices + 1))
+    cells = cells_of(prices.demands, kinds)
+    for index, demand in enumerate(prices.demands):
+        step = int(np.searchsorted(steps, demand.shape.cpus, side="right"))
+        for kind in np.flatnonzero(cells[:, index]):
+            if demand.shape.gpus == 1:
+                usable[kind, step:, cells[kind, index] :] += demand.share
+            elif demand.shape.gpus <= devices:
+                block[kind, step:, demand.shape.gpus :] += demand.share
+    return steps, 1.0 - usable, block
