@@ -18,6 +18,8 @@ from tests.control.fakes import GPU, PRICE, Clock, Cloud, FakeEngine, Lost, node
 
 _OVER = {str(status) for status in TERMINAL}
 
+ASKS = ("A100", "A100:2", "1..2", "0.3", "A100:0.5", "mig-1g.10gb:2", "mig-3g.40gb")
+
 
 class Chaos:
     """`play` takes random actions; `settle` lets the engine behave well until everything is over."""
@@ -96,7 +98,7 @@ class Chaos:
             changes |= {"after": tuple(r.sample(self.accepted, min(len(self.accepted), r.randint(1, 2))))}
         if r.random() < 0.2:
             changes |= {"max_duration_s": 3600.0}
-        gpus = None if shape == "cpu" else r.choice(("A100", "A100:2", "1..2"))
+        gpus = None if shape == "cpu" else r.choice(ASKS)
         key = r.choice((None, f"k{len(self.accepted)}"))
         try:
             run_id = self.cloud.submit(gpus=gpus, key=key, queue=True, **changes)
@@ -271,7 +273,7 @@ class Chaos:
             if segment.ended_at is not None:
                 assert segment.ended_at >= segment.started_at
                 seconds = segment.ended_at - segment.started_at
-                cost[segment.run_id] += round(seconds * segment.device_count * PRICE / 3600)
+                cost[segment.run_id] += round(seconds * segment.gpu_milli * PRICE / 1000 / 3600)
         assert {run_id: row.cost_nano for run_id, row in runs.items()} == {run_id: cost[run_id] for run_id in runs}
         self._check_picture(holds, told)
 
@@ -288,8 +290,8 @@ class Chaos:
         assert seen.instances == fresh.instances, told
         assert world.holds == fresh.world.holds, told
         assert world.nodes == fresh.world.nodes, told
-        held = {(uuid, hold.instance_id) for hold in world.holds.values() for uuid in hold.device_uuids}
-        assert held == {(row.device_uuid, row.instance_id) for row in holds}, told
+        held = Counter((each.device_uuid, hold.instance_id) for hold in world.holds.values() for each in hold.slices)
+        assert held == Counter((row.device_uuid, row.instance_id) for row in holds), told
         for use in world.nodes.values():
             assert use.cpus_free >= 0, told
             assert use.memory_free >= 0, told

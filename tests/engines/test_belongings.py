@@ -7,7 +7,7 @@ import pytest
 
 from cumulo.domain.instance import Identity
 from cumulo.domain.lifecycle import EndReason, InstanceState
-from cumulo.domain.sharing import whole_devices
+from cumulo.domain.sharing import SharingMode, Slice, whole_devices
 from cumulo.engines.local.accounts import ROOTS_UID
 from tests.engines.conftest import ROOT, SOMEBODY, SOMEBODY_ELSE, needs_root
 
@@ -269,6 +269,15 @@ def test_a_run_knows_itself(bench, runtime):
     assert {name: found.get(name) for name in expected} == expected
     assert "LOCAL_RANK" not in found
     assert "10.0.0.1\n10.0.0.2\n" in log
+
+
+def test_a_run_knows_its_part_of_a_gpu(bench):
+    part = Slice(device_uuid="GPU-EMULATED-1", mode=SharingMode.MPS, milli=250, memory_bytes=20 << 30)
+    _, log = bench.run("part", "env", slices=(part,))
+    found = variables(log)
+    assert (found["CUDA_VISIBLE_DEVICES"], found["CUMULO_GPUS_PER_NODE"]) == ("GPU-EMULATED-1", "1")
+    told = found["CUMULO_GPU_MILLI"], found["CUMULO_GPU_MEMORY"], found["CUMULO_GPU_SHARING"]
+    assert told == ("250", str(20 << 30), "mps")
 
 
 def test_a_run_without_gpus_sees_none(bench):

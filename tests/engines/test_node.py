@@ -12,7 +12,7 @@ import pytest
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import InstanceState
 from cumulo.domain.node import Device, DeviceReading
-from cumulo.domain.sharing import whole_devices
+from cumulo.domain.sharing import SharingMode, Slice, whole_devices
 from cumulo.engines.local.hardware import EmulatedHardware, Held, RealHardware
 from cumulo.engines.local.pace import Pace
 from cumulo.node.devices.protocol import DeviceInfo, DeviceProcess, DeviceTelemetry
@@ -68,6 +68,24 @@ def test_utilisation_is_of_the_cpus_asked_for(bench):
     )
     uses = hardware._uses((held,), {held.spec.instance_id: cpus / 4})
     assert uses[device.uuid].cpu_fraction == pytest.approx(0.25)
+
+
+def test_a_shared_emulated_device_does_what_all_that_hold_parts_of_it_do(bench):
+    hardware = EmulatedHardware("T4:1")
+    ((device,),) = (node.devices for node in hardware.nodes(set))
+    held = [
+        Held(
+            spec=bench.spec(name, "", slices=(Slice(device_uuid=device.uuid, mode=SharingMode.MPS, milli=milli),)),
+            memory_bytes=GIB,
+            cpu_seconds=0.0,
+            pids=(milli,),
+            started_at=None,
+        )
+        for name, milli in (("a", 500), ("b", 250))
+    ]
+    use = hardware._uses(held, {"a-0-0-0": 1.0, "b-0-0-0": 0.5})[device.uuid]
+    assert (use.memory_bytes, use.cpu_fraction) == (2 * GIB, pytest.approx(0.5 + 0.125))
+    assert [process.pid for process in use.processes] == [500, 250]
 
 
 def test_the_cpus_an_instance_keeps_busy(bench):

@@ -50,6 +50,15 @@ def test_devices_say_that_they_are_emulated_and_keep_their_uuids() -> None:
     assert parse_emulation("T4")[0].devices[0].uuid != parse_emulation("L4")[0].devices[0].uuid
 
 
+def test_a_device_can_be_shared_as_its_kind_can() -> None:
+    (node,) = parse_emulation("H100-80GB+T4+MI300X")
+    assert [[str(mode) for mode in device.modes] for device in node.devices] == [
+        ["exclusive", "mig", "mps", "timeslice"],
+        ["exclusive", "mps", "timeslice"],
+        ["exclusive", "timeslice"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("spec", "wrong", "words"),
     [

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from cumulo.domain.node import DeviceHealth
+from cumulo.domain.sharing import SharingMode
 from cumulo.node.devices.nvml import NvmlBackend
 from cumulo.node.devices.nvml_errors import HARMLESS, Code
 from cumulo.node.devices.protocol import DeviceBackend, DeviceProcess, DriverInfo
@@ -153,8 +154,10 @@ def test_numa_of_the_bus_comes_first(backend: DeviceBackend, driver_says: Says, 
 
 
 def test_mig_mode(backend: DeviceBackend, driver_says: Says) -> None:
-    driver_says(A100.replace("mig 0", "mig 1"))
+    driver_says(A100.replace("mig 0", "mig 1") + T4)
     assert backend.devices()[0].mig_enabled is True
+    assert backend.devices()[0].device.modes == (SharingMode.EXCLUSIVE,)
+    assert backend.devices()[1].device.modes == (SharingMode.EXCLUSIVE, SharingMode.TIMESLICE)
 
 
 def test_a_gpu_that_the_catalogue_lacks(backend: DeviceBackend, driver_says: Says) -> None:
