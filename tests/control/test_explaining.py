@@ -45,14 +45,15 @@ def test_a_plan_of_what_must_wait(cloud):
     cloud.look()
     told = plan(cloud, "A100:4", nodes=2)
     assert (told.starts_now, told.satisfiable, told.queue_position) == (False, True, 2)
-    assert told.expected_start == started + 1050.0
-    assert told.expected_text == "when what runs now has ended, at the latest"
+    latest = started + 1050.0  # if all take as long as they may
+    assert cloud.clock() < told.expected_from < told.expected_start < told.expected_to < latest
+    assert told.expected_text == "judged by what was declared: little has ended here yet"
     assert told.problems == ("2 of 2 nodes: 4 of 4 A100-80GB held, 0 free, 4 asked",)
 
 
 def test_a_plan_of_what_can_never_be(cloud):
     told = plan(cloud, "A100:16")
-    assert (told.satisfiable, told.expected_text) == (False, "never as things are")
+    assert (told.satisfiable, told.expected_text) == (False, "never on the nodes that are there now")
     assert told.suggestions == ("ask for 4 GPUs instead of 16",)
     with pytest.raises(CumuloError, match="no GPU is called"):
         plan(cloud, "Voodoo")
@@ -105,7 +106,7 @@ def test_why_with_a_change_that_helps(cloud):
         "ask for 1 GPU instead of 4",
         {"accelerators": "A100:1"},
     )
-    assert why.expected_text == "can't tell: train declared no max_duration"
+    assert why.expected_text == ("can't tell: train declared no max_duration, and too few runs have ended to judge by")
 
 
 def test_why_a_gang_of_mixed_kinds_waits(quick_db, tmp_path):
@@ -223,3 +224,36 @@ def test_a_region_that_no_engine_serves(cloud):
     assert cloud.control.engine_of("local") is cloud.engine
     with pytest.raises(CumuloError, match="no engine serves region 'moon'"):
         cloud.control.engine_of("moon")
+
+
+def test_what_ended_here_tells_when_the_next_starts_and_outlasts_a_restart(cloud):
+    for _ in range(6):
+        _, *ids = cloud.launch("A100:4", nodes=2)
+        cloud.clock.pass_(1000.0)
+        for name in ids:
+            cloud.engine.end(name)
+        cloud.look()
+    cloud.launch("A100:4", nodes=2)
+    run_id = cloud.submit("A100:4")
+    cloud.look()
+    why = cloud.control.why(run_id)
+    assert why.expected_text == "judged by 6 runs that ended"
+    assert 500.0 < why.expected_from - cloud.clock() < why.expected_start - cloud.clock() < 1500.0
+    cloud.boot()
+    cloud.ready()
+    again = cloud.control.why(run_id)
+    assert again.expected_text == why.expected_text
+    assert again.expected_start == pytest.approx(why.expected_start, abs=60.0)
+
+
+def test_a_forecast_that_was_told_is_held_against_what_happened(cloud):
+    _, *ids = cloud.launch("A100:4", nodes=2, max_duration_s=1000.0)
+    run_id = cloud.submit("A100:4")
+    cloud.look()
+    assert cloud.control.why(run_id).expected_to is not None
+    assert cloud.seen.learning.past.record.outcomes == 0
+    for name in ids:
+        cloud.engine.end(name)
+    cloud.look()
+    assert cloud.instances_of(run_id)
+    assert cloud.loop.seen.learning.past.record.outcomes == 1

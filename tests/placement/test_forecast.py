@@ -42,7 +42,7 @@ def test_what_was_declared_is_the_latest_and_not_the_likeliest():
     seen = world(FOUR, holds=[hold("a", "n", *ALL, until=HOUR, started_at=0.0)])
     told = expected(seen, waiting("me", ask("T4:4")))
     assert 60.0 < told.low < told.likely < told.high <= HOUR
-    assert told.text == "judged by what was declared: nothing has ended here yet"
+    assert told.text == "judged by what was declared: little has ended here yet"
 
 
 def test_what_ended_before_tells_when_what_runs_will_end():

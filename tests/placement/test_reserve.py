@@ -65,7 +65,7 @@ def test_what_the_head_does_not_need_is_not_kept():
         waiting("in the way", ask("1", cpus=1, gib=1), at=4),
     )
     assert names(made) == ["elsewhere", "beside", "cpus"]
-    assert made.reservation.at == 100.0
+    assert made.reservations[0].at == 100.0
 
 
 def test_a_better_fitting_node_that_is_kept_is_passed_over_for_another():
@@ -81,9 +81,9 @@ def test_where_nothing_declares_an_end_the_node_with_the_fewest_is_kept():
     seen = world(EIGHT, OTHER, holds=[*(hold(f"a{n}", "n", n) for n in range(3)), hold("b", "o", *range(5))])
     small = [waiting(f"s{n}", ask("1", cpus=1, gib=1), at=1.0 + n) for n in range(12)]
     made = pass_at(seen, waiting("head", ask("8", cpus=1, gib=1), at=0), *small)
-    assert made.reservation.at is None
-    assert made.reservation.node_ids == {"o"}
-    assert made.reservation.waits_for == ("b",)
+    assert made.reservations[0].at is None
+    assert made.reservations[0].node_ids == {"o"}
+    assert made.reservations[0].waits_for == ("b",)
     assert {each.places[0].node_id for each in made} == {"n"}
     assert len(made.decisions) == 5
 
@@ -103,7 +103,7 @@ def test_estimated_ends_serve_where_none_was_declared():
         waiting("s", ask("1", cpus=1, gib=1), at=1, duration=60.0),
     ]
     made = place(seen, queue, now=0.0, ends={"a": 60.0})
-    assert made.reservation.at == 60.0
+    assert made.reservations[0].at == 60.0
     assert names(made) == ["s"]
     assert names(place(seen, queue, now=0.0, ends={"a": 59.0})) == []
 
@@ -112,7 +112,7 @@ def test_what_can_never_start_keeps_nothing():
     seen = world(EIGHT, holds=[hold("a", "n", 0)])
     made = pass_at(seen, waiting("never", ask("T4:9"), at=0), waiting("s", ask("1", cpus=1, gib=1), at=1))
     assert names(made) == ["s"]
-    assert made.reservation is None
+    assert made.reservations == ()
 
 
 def test_a_spot_run_keeps_nothing_from_work_that_could_stop_it():
@@ -128,8 +128,8 @@ def test_a_spot_run_may_start_in_the_room_of_who_may_stop_it():
     spot, firm = waiting("spot", ask("1", cpus=1, gib=1), at=1, **SPOT), waiting("firm", ask("2", cpus=1, gib=1), at=2)
     made = pass_at(seen, head, spot, firm)
     assert names(made) == ["spot"]
-    assert made.reservation.waiting.name == "head"
-    assert made.reservation.at == 50.0
+    assert made.reservations[0].waiting.name == "head"
+    assert made.reservations[0].at == 50.0
     assert names(pass_at(seen, head, spot, firm, policy=Policy(preemption=False))) == []
 
 
@@ -150,8 +150,8 @@ def test_a_gang_is_kept_all_its_nodes():
     seen = world(EIGHT, OTHER, holds=[hold("a", "n", 0, until=50.0), hold("b", "o", 0, until=60.0)])
     made = pass_at(seen, waiting("gang", ask("8", nodes=2), at=0), waiting("s", ask("1", cpus=1, gib=1), at=1))
     assert names(made) == []
-    assert made.reservation.node_ids == {"n", "o"}
-    assert made.reservation.at == 60.0
+    assert made.reservations[0].node_ids == {"n", "o"}
+    assert made.reservations[0].at == 60.0
 
 
 @few
@@ -171,7 +171,7 @@ def test_what_starts_behind_the_head_does_not_delay_it(seen, queue):
     """At the shadow time the head fits beside all that has not ended by then."""
     now = 5.0
     made = place(seen, queue, now=now)
-    kept = made.reservation
+    kept = next(iter(made.reservations), None)
     if kept is None or kept.at is None:
         return
     for decision in made:

@@ -58,6 +58,16 @@ def when(at: datetime | None, *, since: datetime) -> str:
     return f"{clock(at)} ({told})"
 
 
+def expected(at: datetime, earliest: datetime | None, latest: datetime | None, *, since: datetime) -> str:
+    """`between 14:10 and 15:30, most likely about 14:35 (in 20m 00s)`; the time alone where no range is known."""
+    if earliest is None or earliest == latest:
+        return when(at, since=since)
+    told = f"most likely about {when(at, since=since)}"
+    if latest is None:
+        return f"not before {clock(earliest)}, {told}"
+    return f"between {clock(earliest)} and {clock(latest)}, {told}"
+
+
 def usd(text: str | float | None) -> str:
     """`$1.27`; four places below one cent, so that small runs do not look free."""
     if text is None:

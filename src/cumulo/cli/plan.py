@@ -57,7 +57,9 @@ def start(plan: Plan) -> str:
     if plan.queue_position:
         text += f", number {plan.queue_position} in the queue"
     if plan.expected_start:
-        text += f", expected {phrases.when(plan.expected_start, since=phrases.now())}"
+        since = phrases.now()
+        text += ", expected "
+        text += phrases.expected(plan.expected_start, plan.expected_earliest, plan.expected_latest, since=since)
     if plan.problems:
         text += f"; {clean(plan.problems[0])}"
     return text

@@ -8,7 +8,7 @@ from cumulo.cli import phrases
 from cumulo.cli.phrases import clean
 from cumulo.cli.session import RUN, Session, with_session
 from cumulo.cli.tables import styled
-from cumulo.client.answers.planning import Why
+from cumulo.client.answers.planning import ExpectedStart, Why
 
 _MOST = 12
 
@@ -37,9 +37,7 @@ def text(why: Why) -> str:
         lines = [f"  {clean(run.name)} ({run.run}): {clean(run.text)}" for run in why.ahead[:_MOST]]
         parts.append("Ahead of it:\n" + "\n".join(lines) + _more(len(why.ahead)))
     if why.expected_start and (why.expected_start.text or why.expected_start.at):
-        at = phrases.when(why.expected_start.at, since=phrases.now()) if why.expected_start.at else ""
-        told = [part for part in (at, clean(why.expected_start.text)) if part]
-        parts.append(f"Expected start: {', '.join(told)}")
+        parts.append(f"Expected start: {_expected(why.expected_start)}")
     if why.suggestion and why.suggestion.text:
         command = _command(why.suggestion.change)
         parts.append(f"Would start it now: {clean(why.suggestion.text)}" + (f"\n  {command}" if command else ""))
@@ -51,13 +49,22 @@ def text(why: Why) -> str:
     return "\n".join(parts)
 
 
+def _expected(start: ExpectedStart) -> str:
+    at, text = start.at, clean(start.text)
+    if at is None:
+        return text
+    range_ = phrases.expected(at, start.earliest, start.latest, since=phrases.now())
+    return f"{range_}; {text}" if text else range_
+
+
 def _more(count: int) -> str:
     return f"\n  and {count - _MOST} more (--json shows all)" if count > _MOST else ""
 
 
 _FLAGS = {
     "gpu": "--gpus", "accelerators": "--gpus", "cpus": "--cpus", "memory": "--memory", "nodes": "--nodes",
-    "num_nodes": "--nodes", "priority": "--priority", "runtime": "--runtime", "max_duration": "--max-duration",
+    "num_nodes": "--nodes", "gpu_memory": "--gpu-memory", "isolation": "--isolation",
+    "priority": "--priority", "runtime": "--runtime", "max_duration": "--max-duration",
 }  # fmt: skip
 
 

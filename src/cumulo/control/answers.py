@@ -34,6 +34,8 @@ class Plan:
     runtime: str | None = None
     max_duration_s: float | None = None
     expected_start: float | None = None
+    expected_from: float | None = None
+    expected_to: float | None = None
     expected_text: str = ""
 
 
@@ -67,7 +69,7 @@ class Change:
     """The smallest change with which a run would start now: `change` maps keys of the run file to new values."""
 
     text: str
-    change: dict[str, str | int] = field(default_factory=dict)
+    change: dict[str, str | int | bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,8 @@ class Why:
     nodes: tuple[NodeAnswer, ...] = ()
     ahead: tuple[Ahead, ...] = ()
     expected_start: float | None = None
+    expected_from: float | None = None
+    expected_to: float | None = None
     expected_text: str = ""
     suggestion: Change | None = None
     ended: str | None = None

@@ -22,7 +22,8 @@ from cumulo.domain.lifecycle import TERMINAL, EndReason, RunStatus
 from cumulo.domain.names import printable
 from cumulo.domain.run import RunSpec
 from cumulo.engines.protocol import Engine, Readings
-from cumulo.placement.explain import reasons, suggest
+from cumulo.placement.explain import reasons
+from cumulo.placement.suggest import suggest
 from cumulo.store import views
 from cumulo.store.database import Database
 from cumulo.store.logs import LogRef, Logs
@@ -129,7 +130,9 @@ class Control:
         explain.check_gpu_names(spec.ask.gpu, capacity.world)
         if queue:
             return
-        why, change = reasons(capacity.world, spec.ask), suggest(capacity.world, spec.ask)
+        now = self._clock()
+        why = reasons(capacity.world, spec.ask)
+        change = suggest(capacity.world, [], explain.as_waiting(spec, now), now=now)
         hint = f"{change.text}, or pass --queue to wait for such a node" if change else "pass --queue to wait for one"
         raise CumuloError("unsatisfiable", f"no node here can ever take it: {why.summary()}", hint=hint)
 

@@ -7,7 +7,7 @@ from cumulo.catalog.kinds import resolve
 from cumulo.catalog.kinds import suggest as suggest_kinds
 from cumulo.control.answers import Ahead, Change, Choice, Count, NodeAnswer, Plan, Why
 from cumulo.control.live import LiveRun, Picture
-from cumulo.control.scheduling import Rates, rental_nano_h
+from cumulo.control.scheduling import STRETCH, Rates, decide, rental_nano_h
 from cumulo.domain.ask import Ask, GpuAsk
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import RunStatus
@@ -15,10 +15,12 @@ from cumulo.domain.names import printable
 from cumulo.domain.quantities import format_duration
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.domain.sharing import WHOLE_MILLI, Slice, described, share_milli
-from cumulo.placement.explain import Reasons, expect, reasons, suggest
+from cumulo.placement.explain import Reasons, explain
 from cumulo.placement.fit import choose
+from cumulo.placement.forecast import Expectation, expect
 from cumulo.placement.order import hold_places
 from cumulo.placement.refuse import Constraint
+from cumulo.placement.suggest import Suggestion, suggest
 from cumulo.placement.world import Waiting, World, in_order
 
 # How many of the runs ahead are told by name, and how far the queue is played forward for an estimate.
@@ -47,21 +49,11 @@ def check_gpu_names(gpu: GpuAsk | None, world: World) -> None:
 def plan(seen: Picture, spec: RunSpec, rates: Rates, now: float) -> Plan:
     """What would happen to `spec` if it were submitted now. Raises CumuloError `unknown_gpu`."""
     check_gpu_names(spec.ask.gpu, seen.world)
-    why = reasons(seen.world, spec.ask)
     queue = waiting_units(seen, now)
-    target = Waiting(
-        key=("~", 0, 1),
-        name=spec.name,
-        ask=spec.ask,
-        priority=spec.priority,
-        accepted_at=now,
-        duration_s=spec.max_duration_s,
-    )
-    places = choose(seen.world, spec.ask)
+    target = as_waiting(spec, now)
+    why, expected, change = _explained(seen, queue, target, now)
+    starts = expected.likely is not None and expected.likely <= now
     ahead = sum(other.order < target.order for other in queue)
-    waits = places is None and why.ever
-    expected = expect(seen.world, [*queue, target], target, now) if waits else None
-    change = suggest(seen.world, spec.ask) if places is None else None
     return Plan(
         name=spec.name,
         kind=str(spec.kind),
@@ -69,17 +61,46 @@ def plan(seen: Picture, spec: RunSpec, rates: Rates, now: float) -> Plan:
         units=spec.units(),
         nodes=spec.ask.nodes,
         satisfiable=why.ever,
-        starts_now=places is not None,
-        queue_position=0 if places is not None else ahead + 1,
+        starts_now=starts,
+        queue_position=0 if starts else ahead + 1,
         choices=tuple(_choices(seen.world, spec.ask, rates)),
-        problems=() if places is not None else (why.summary(),),
+        problems=() if starts else (why.summary(),),
         suggestions=(change.text,) if change else (),
         warnings=tuple(_warnings(seen.world, spec)),
         runtime=spec.runtime,
         max_duration_s=spec.max_duration_s,
-        expected_start=now if places is not None else (expected.at if expected else None),
-        expected_text="now" if places is not None else (expected.text if expected else "never as things are"),
+        expected_start=expected.likely,
+        expected_from=expected.low,
+        expected_to=expected.high,
+        expected_text=expected.text,
     )
+
+
+def as_waiting(spec: RunSpec, now: float) -> Waiting:
+    """A run that was not submitted as it would stand in the queue."""
+    return Waiting(
+        key=("~", 0, 1),
+        name=spec.name,
+        ask=spec.ask,
+        priority=spec.priority,
+        accepted_at=now,
+        duration_s=spec.max_duration_s,
+        project=spec.project,
+        purchase=spec.purchase,
+    )
+
+
+def _explained(
+    seen: Picture, queue: list[Waiting], target: Waiting, now: float
+) -> tuple[Reasons, Expectation, Suggestion | None]:
+    """Why `target` waits beside `queue`, when it starts, and what would start it now."""
+    everybody = in_order([*(each for each in queue if each.key != target.key), target])
+    decided = decide(seen.world, everybody)
+    why = explain(seen.world, target, decided)
+    expected = expect(seen.world, everybody, target, decided, now=now, past=seen.learning.past, stretch=STRETCH)
+    starts = any(decision.waiting.key == target.key for decision in decided.decisions)
+    change = None if starts else suggest(seen.world, everybody, target, now=now, decide=decide)
+    return why, expected, change
 
 
 def _choices(world: World, ask: Ask, rates: Rates) -> list[Choice]:
@@ -175,14 +196,12 @@ def _active_text(run: LiveRun, now: float) -> str:
 
 
 def _why_unplaced(seen: Picture, run: LiveRun, target: Waiting, now: float) -> Why:
-    world = seen.world
-    why = reasons(world, target.ask)
     queue = waiting_units(seen, now)
-    if target.key not in {other.key for other in queue}:
-        queue.append(target)
-    expected = expect(world, queue, target, now)
-    change = suggest(world, target.ask)
-    text = "it fits now and is about to start" if why.binding is None else why.summary()
+    why, expected, change = _explained(seen, queue, target, now)
+    seen.learning.tell(target.key, now, expected.raw)
+    text = why.summary()
+    if why.binding is None:
+        text = "it fits now and is about to start" if why.starts else "it would fit, but those ahead take the room"
     if not why.ever:
         text = f"no node here can ever take it: {text}"
     return Why(
@@ -193,7 +212,9 @@ def _why_unplaced(seen: Picture, run: LiveRun, target: Waiting, now: float) -> W
         counts=tuple(_counts(why)),
         nodes=tuple(_node_answers(why)),
         ahead=tuple(_ahead(seen, why, queue, target, now)),
-        expected_start=expected.at,
+        expected_start=expected.likely,
+        expected_from=expected.low,
+        expected_to=expected.high,
         expected_text=expected.text,
         suggestion=Change(text=change.text, change=change.change) if change else None,
     )
@@ -212,6 +233,8 @@ _CONSTRAINT_TEXT = {
     Constraint.CPU_HELD: "others hold the CPUs",
     Constraint.MEMORY_HELD: "others hold the memory",
     Constraint.NODES: "room for one instance, but too few such nodes at once",
+    Constraint.QUOTA: "its project holds all that it may",
+    Constraint.RESERVATION: "the room is kept for who is next",
 }
 
 

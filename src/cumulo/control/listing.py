@@ -3,9 +3,11 @@
 from cumulo.control.answers import QueueRow
 from cumulo.control.explain import waiting_units, why_waiting
 from cumulo.control.live import LiveRun, Picture
+from cumulo.control.scheduling import STRETCH, decide
 from cumulo.domain.ask import Ask
 from cumulo.domain.lifecycle import RunStatus
-from cumulo.placement.explain import reasons, starts
+from cumulo.placement.explain import reasons
+from cumulo.placement.forecast import forecast
 
 
 def queue_rows(seen: Picture, now: float) -> tuple[QueueRow, ...]:
@@ -13,9 +15,10 @@ def queue_rows(seen: Picture, now: float) -> tuple[QueueRow, ...]:
     rows: dict[str, QueueRow] = {}
     texts: dict[Ask, str] = {}
     queue = list(waiting_units(seen, now))
+    told = forecast(seen.world, queue, decide(seen.world, queue), now=now, past=seen.learning.past, stretch=STRETCH)
     expected: dict[str, float] = {}
-    for waiting, at in starts(seen.world, queue, now):
-        expected.setdefault(waiting.key[0], at)
+    for key, when in told.items():
+        expected[key[0]] = min(when.likely, expected.get(key[0], when.likely))
     for waiting in queue:
         run = seen.runs[waiting.key[0]]
         if run.id not in rows:

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from cumulo.control.learning import Learning
 from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.progress import Progress
@@ -131,15 +132,21 @@ class LiveRun:
             return known
         if len(self.asked) > MOST_REMEMBERED:
             self.asked.clear()
-        self.asked[place] = new = Waiting(
+        self.asked[place] = new = self.waits_as(place, attempt)
+        return new
+
+    def waits_as(self, place: int, attempt: int) -> Waiting:
+        """An attempt of a unit as it stands in the queue."""
+        return Waiting(
             key=(self.id, place, attempt),
             name=self.spec.name,
             ask=self.spec.ask,
             priority=self.spec.priority,
             accepted_at=self.accepted_at,
             duration_s=self.spec.max_duration_s,
+            project=self.project,
+            account=self.account,
         )
-        return new
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,6 +157,7 @@ class Picture:
     instances: dict[str, LiveInstance] = field(default_factory=dict)
     world: World = field(default_factory=World)
     leaked: set[tuple[str, int, int]] = field(default_factory=set, compare=False)
+    learning: Learning = field(default_factory=Learning, compare=False)
 
     def waiting(self, now: float, most: int) -> list[Waiting]:
         """What waits to be placed now, at most `most` units of each run.
@@ -177,4 +185,8 @@ def hold_of(instance: LiveInstance, run: LiveRun) -> Hold:
         memory_bytes=instance.memory_bytes,
         slices=instance.slices,
         until=until,
+        project=run.project,
+        account=run.account,
+        priority=run.spec.priority,
+        started_at=instance.started_at,
     )

@@ -14,6 +14,7 @@ from cumulo.control.absence import Absences
 from cumulo.control.capacity import Capacity
 from cumulo.control.driver import EngineDriver, Report
 from cumulo.control.histogram import Histogram
+from cumulo.control.learning import MOST_ENDED
 from cumulo.control.live import LiveInstance, LiveRun, Picture
 from cumulo.control.loading import add_runs, load
 from cumulo.control.nodes import NodeWatch
@@ -93,8 +94,12 @@ class ControlLoop:
 
     def load(self) -> None:
         """Reads the picture afresh, and asks the engines again for what it says."""
+        learning = self.seen.learning
         with self._db.read() as tx:
             self.seen = load(tx)
+            if not learning.past.durations.runs:
+                learning.remember(picture.ended_attempts(tx, MOST_ENDED))
+        self.seen.learning = learning
         self._stale = False
         self.absences.restore(self.seen)
         self._orders.give_anew(self.seen)
@@ -152,8 +157,12 @@ class ControlLoop:
                 self._take_in_runs(mail.runs, batch, now)
             answers = [(wish, self._grant(wish, batch, now)) for wish in mail.wishes if not wish.answer.cancelled()]
             ended = self._take_in_reports(mail, batch, now)
+            for instance in ended:
+                self.seen.learning.ended(instance, self.seen.runs[instance.run_id])
             settle(self.seen, batch, {instance.run_id for instance in ended}, now)
             placed = place_waiting(self.seen, batch, self._rates, now) if self.ready.is_set() else []
+            for instance in placed:
+                self.seen.learning.placed((instance.run_id, instance.unit, instance.attempt), now)
             wrote = self._write(batch)
             self._orders.give(self.seen, batch, placed, ended)
             if wrote:
@@ -195,6 +204,7 @@ class ControlLoop:
             waited = {run_id for run in new for run_id in run.waits_for if run_id not in self.seen.runs}
             statuses = picture.run_statuses(tx, waited) if waited else {}
         for run in new:
+            self.seen.learning.accepted(run)
             self._take_in_dependencies(batch, run, statuses, now)
 
     def _take_in_dependencies(self, batch: Batch, run: LiveRun, statuses: dict[str, RunStatus], now: float) -> None:

@@ -38,7 +38,7 @@ def _started(seen: Picture, batch: Batch, instance: LiveInstance, at: float) -> 
     run, unit = seen.unit_of(instance)
     instance.started_at = at
     batch.instance(instance.id, started_at=at)
-    seen.world.declare_end(instance.id, hold_of(instance, run).until)
+    seen.world.declare_end(instance.id, hold_of(instance, run).until, started_at=at)
     batch.new_usage[instance.id] = {
         "instance_id": instance.id,
         "started_at": at,

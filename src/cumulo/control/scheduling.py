@@ -14,8 +14,8 @@ from cumulo.domain.lifecycle import InstanceState, RunStatus
 from cumulo.domain.run import RunKind
 from cumulo.domain.sharing import WHOLE_MILLI, Isolation, SharingMode, Slice, described, share_milli
 from cumulo.placement.fit import Place
-from cumulo.placement.order import Decision, place
-from cumulo.placement.world import NodeUse
+from cumulo.placement.order import Decision, Pass, place
+from cumulo.placement.world import NodeUse, Waiting, World
 from cumulo.store.batch import Batch
 
 # How many attempts one step may place: keeps a step, and so the wait of everybody else, short.
@@ -43,7 +43,7 @@ class Rates:
 def place_waiting(seen: Picture, batch: Batch, rates: Rates, now: float) -> list[LiveInstance]:
     """Places what fits of all that waits, and returns the new instances."""
     queue = seen.waiting(now, MOST_PER_STEP)
-    decisions = place(seen.world, queue, limit=MOST_PER_STEP).decisions
+    decisions = decide(seen.world, queue).decisions
     ports = {instance.master_port for instance in seen.instances.values()} if decisions else set()
     placed: list[LiveInstance] = []
     for decision in decisions:
@@ -53,6 +53,15 @@ def place_waiting(seen: Picture, batch: Batch, rates: Rates, now: float) -> list
     for run in {instance.run_id: seen.runs[instance.run_id] for instance in placed}.values():
         batch.run(run.id, units_active=sum(bool(unit.instances) for unit in run.units.values()))
     return placed
+
+
+# By which `decide` orders who waits: by age, since it is told no time.
+STRETCH = 0.0
+
+
+def decide(world: World, queue: Iterable[Waiting]) -> Pass:
+    """The pass over the queue. Who explains what waits asks the same."""
+    return place(world, queue, limit=MOST_PER_STEP)
 
 
 def _port(key: tuple[str, int, int], taken: set[int]) -> int:

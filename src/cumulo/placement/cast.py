@@ -111,19 +111,19 @@ class _Cast:
     def ranges(self, target: Key | None, most_plays: int) -> dict[Key, Range]:
         last = len(self.queue) if target is None else self.keys.index(target) + 1
         plays = min(most_plays, max(LEAST_PLAYS, EVENTS // max(1, 2 * last + len(self.running))))
-        random = Random(_SEED)  # noqa: S311 (nothing here is secret)
-        levels = [random.sample(range(plays), plays) for _ in self.running]
+        chance = Random(_SEED)  # noqa: S311 (nothing here is secret)
+        levels = [chance.sample(range(plays), plays) for _ in self.running]
         wanted = range(len(self.queue)) if target is None else range(last - 1, last)
         starts: dict[int, list[float]] = {number: [] for number in wanted}
         for play in range(plays):
-            drawn = [(level[play] + random.random()) / plays for level in levels]
-            found = self._play((play + 0.5) / plays, drawn, random, set(wanted), EVENTS // plays)
+            drawn = [(level[play] + chance.random()) / plays for level in levels]
+            found = self._play((play + 0.5) / plays, drawn, chance, set(wanted), EVENTS // plays)
             for number in wanted:
                 starts[number].append(found.get(number, inf))
         return {self.keys[number]: _range(starts[number]) for number in wanted}
 
     def _play(
-        self, common: float, drawn: list[float], random: Random, wanted: set[int], events: int
+        self, common: float, drawn: list[float], chance: Random, wanted: set[int], events: int
     ) -> dict[int, float]:
         """One play: when those of the queue start that are `wanted`, by their place in it, as far as it gets."""
         tilt: float = (common / (1.0 - common)) ** COMMON
@@ -136,7 +136,7 @@ class _Cast:
             play.runs(held, None if left is None else self.now + left(draw(level)), until)
         for unit in self.queue:
             play.waits(unit, fresh=False)
-        arrivals = self.past.arrivals.again(self.now, random.random())
+        arrivals = self.past.arrivals.again(self.now, chance.random())
         arriving = next(arrivals, None)
         came = len(self.queue)
         started: list[int] = []
@@ -155,7 +155,7 @@ class _Cast:
                 arriving = next(arrivals)
             else:
                 play.to(end)
-            for *_, number in play.start(lambda: draw(random.random())):
+            for *_, number in play.start(lambda: draw(chance.random())):
                 insort(started, number)
                 if number in wanted:
                     wanted.discard(number)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 
 from cumulo.domain.ask import Ask
-from cumulo.placement.cast import PLAIN, Key, Past, ranges
+from cumulo.placement.cast import LEAST_ENDED, PLAIN, Key, Past, ranges
 from cumulo.placement.explain import reasons
 from cumulo.placement.order import Pass, hold_places
 from cumulo.placement.record import Range
@@ -92,7 +92,9 @@ def _told(raw: Range, world: World, ask: Ask, now: float, past: Past) -> Expecta
         return Expectation(text=_untold(world, ask, now, past), raw=raw)
     told = past.record.correct(raw, now)
     ended = past.durations.runs
-    rests = f"judged by {ended} runs that ended" if ended else "judged by what was declared: nothing has ended here yet"
+    rests = "judged by what was declared: little has ended here yet"
+    if ended >= LEAST_ENDED:
+        rests = f"judged by {ended} runs that ended"
     return Expectation(
         low=told.low,
         likely=told.likely,

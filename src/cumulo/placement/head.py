@@ -1,97 +1,125 @@
-"""The head of the queue during a pass: who it is, what is kept for it, and what may start beside it.
+"""The heads of the queue during a pass: who they are, what is kept for them, and what may start beside them.
 
-The head is the first unit that nothing could be done for. Work that may stop spot runs has a head of its own: spot runs
-neither delay it nor keep anything from it. What is kept is worked out when something is about to start behind the head,
-so a pass in which nothing fits costs nothing more.
+The heads are the first units that nothing could be done for. Work that may stop spot runs has heads of its own: spot
+runs neither delay them nor keep anything from them. What is kept is worked out when something is about to start behind
+the heads, so a pass in which nothing fits costs nothing more.
 """
 
 from collections.abc import Mapping
 
 from cumulo.domain.ask import Ask
 from cumulo.domain.quantities import format_duration
-from cumulo.placement.fit import Place
+from cumulo.placement.fit import Place, choose
 from cumulo.placement.reserve import Kept, Reservation, cleared, held_places, reserve
 from cumulo.placement.world import Waiting, World
 
 
-class Head:
-    """Looks on while `trial`, the world of a pass, fills up. `spot_yields`: spot runs are gone when it needs them."""
+class Heads:
+    """Looks on while `trial`, the world of a pass, fills up. `spot_yields`: spot runs get out of the way."""
 
-    def __init__(self, trial: World, now: float | None, ends: Mapping[str, float], *, spot_yields: bool) -> None:
-        self._trial, self._now, self._ends, self._spot_yields = trial, now, ends, spot_yields
-        self._blocked: list[
-            tuple[Waiting, Ask]
-        ] = []  # distinct asks, in their turn; the first that ever fits is the head
-        self._kept: Kept | None = None
+    def __init__(
+        self, trial: World, now: float | None, ends: Mapping[str, float], *, most: int, spot_yields: bool
+    ) -> None:
+        self._trial, self._now, self._ends, self._most, self._spot_yields = trial, now, ends, most, spot_yields
+        self._blocked: list[tuple[Waiting, Ask]] = []  # distinct asks, in their turn
+        self._kept: list[Kept] = []
         self._barred: dict[Ask, str] = {}
+        self._others: World | None = None  # the nodes that no head needs, as they are now
+        self._empty: World | None = None
 
     @property
     def there(self) -> bool:
-        """Whether anybody waits that could be the head."""
-        return self._kept is not None or bool(self._blocked)
+        """Whether anybody waits that room could be kept for."""
+        return bool(self._kept or self._blocked)
 
     @property
-    def reservation(self) -> Reservation | None:
-        return self._kept.reservation if self._kept else None
+    def reservations(self) -> tuple[Reservation, ...]:
+        return tuple(kept.reservation for kept in self._kept)
 
     def blocked(self, waiting: Waiting, ask: Ask) -> None:
         """Takes note of a unit that could not start."""
-        if self._now is not None and self._kept is None:
+        if self._now is not None and len(self._kept) < self._most:
             self._blocked.append((waiting, ask))
 
-    def kept(self) -> Kept | None:
-        """What is kept for the head, if there is one."""
-        empty = cleared(self._trial) if self._blocked else None
-        while self._kept is None and self._blocked:
-            self._kept = self._reserve(*self._blocked.pop(0), empty)
+    def kept(self) -> list[Kept]:
+        """What is kept, for those that come first."""
+        while self._blocked and len(self._kept) < self._most:
+            found = self._reserve(*self._blocked.pop(0))
+            if found is not None:
+                self._kept.append(found)
+                self._others = None
         self._blocked.clear()
         return self._kept
 
-    def _reserve(self, waiting: Waiting, ask: Ask, empty: World | None = None) -> Kept | None:
+    def _reserve(self, waiting: Waiting, ask: Ask) -> Kept | None:
         if self._now is None:
             return None
+        self._empty = self._empty or cleared(self._trial)
         return reserve(
-            self._trial, waiting, ask, now=self._now, ends=self._ends, spot_yields=self._spot_yields, empty=empty
+            self._trial, waiting, ask, now=self._now, ends=self._ends, spot_yields=self._spot_yields, empty=self._empty
         )
 
     def beside(self, waiting: Waiting, ask: Ask, places: tuple[Place, ...]) -> tuple[Place, ...] | str:
-        """Where `waiting` may start without delaying the head: at `places` if it can be; else why it may not."""
-        kept = self.kept()
-        if kept is None or kept.in_time(waiting):
+        """Where `waiting` may start without delaying a head: at `places` if it can be; else why it may not."""
+        delayed = [kept for kept in self.kept() if not kept.in_time(waiting)]
+        if ask in self._barred and delayed:
+            return self._barred[ask]
+        against = _admit(delayed, waiting, places)
+        if against is None:
             return places
-        if ask in self._barred:
-            return self._barred[ask]
-        found = kept.beside(self._trial, waiting, ask, places)
-        if found is None:
-            self._barred[ask] = _text(kept)
-            return self._barred[ask]
-        return found
+        elsewhere = choose(self._rest(), ask)
+        if elsewhere is not None and _admit(delayed, waiting, elsewhere) is None:
+            return elsewhere
+        if len(delayed) == len(self._kept):
+            self._barred[ask] = _text(against)
+        return _text(against)
+
+    def _rest(self) -> World:
+        if self._others is None:
+            needed = frozenset[str]().union(*(kept.reservation.node_ids for kept in self._kept))
+            nodes = {name: use.copy() for name, use in self._trial.nodes.items() if name not in needed}
+            self._others = World(nodes=nodes, may_change_mode=self._trial.may_change_mode)
+        return self._others
 
     def took(self, waiting: Waiting, places: tuple[Place, ...]) -> None:
         """What has started now."""
-        if self._kept is not None:
-            self._kept.took(held_places(waiting, places))
+        if self._others is not None:
+            for hold in held_places(waiting, places):
+                if hold.node_id in self._others.nodes:
+                    self._others.hold(hold)
 
     def overtaken(self) -> None:
         """Something started that need not care: what is kept now is less, or nothing."""
-        if self._kept is not None:
-            head = self._kept.reservation.waiting
-            self._barred.clear()
-            self._kept = None
-            self._blocked.append((head, head.ask))
+        heads = [kept.reservation.waiting for kept in self._kept]
+        self._forget()
+        self._blocked = [(head, head.ask) for head in heads] + self._blocked
 
     def stands(self) -> bool:
-        """Whether what was kept is not delayed by what was since cleared away in `trial` for another, and by that."""
-        before = self._kept
-        if before is None:
-            return True
-        head = before.reservation.waiting
-        after = self._reserve(head, head.ask)
-        if after is None or _later(after.reservation, before.reservation):
-            return False
-        self._barred.clear()
+        """Whether nobody is delayed by what was since cleared away in `trial` for another, and by that."""
+        before, after = list(self._kept), []
+        for kept in before:
+            head = kept.reservation.waiting
+            again = self._reserve(head, head.ask)
+            if again is None or _later(again.reservation, kept.reservation):
+                return False
+            after.append(again)
+        self._forget()
         self._kept = after
         return True
+
+    def _forget(self) -> None:
+        self._kept, self._others = [], None
+        self._barred.clear()
+
+
+def _admit(delayed: list[Kept], waiting: Waiting, places: tuple[Place, ...]) -> Kept | None:
+    """Lets a unit that outlasts the shadow times into all futures; or into none, and whom it would delay."""
+    for number, kept in enumerate(delayed):
+        if not kept.admit(waiting, places):
+            for other in delayed[:number]:
+                other.withdraw(waiting, places)
+            return kept
+    return None
 
 
 def _text(kept: Kept) -> str:

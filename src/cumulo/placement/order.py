@@ -14,7 +14,7 @@ from cumulo.domain.ask import Ask
 from cumulo.domain.run import PurchaseOption
 from cumulo.placement.clearing import Clearing, clear, keep
 from cumulo.placement.fit import Place, choose
-from cumulo.placement.head import Head
+from cumulo.placement.head import Heads
 from cumulo.placement.policy import Policy
 from cumulo.placement.preempt import Claim, Preemption, claim, sure_kinds
 from cumulo.placement.quota import exceeded, least_milli, narrowed
@@ -48,13 +48,18 @@ class HeldBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What one pass decided, and, iterated over, its decisions. No reservation: nothing had to be kept from anybody."""
+    """What one pass decided; iterated over, its decisions. No reservations: nothing had to be kept from anybody."""
 
     decisions: tuple[Decision, ...] = ()
     preemptions: tuple[Preemption, ...] = ()
     rooms: tuple[Room, ...] = ()
-    reservation: Reservation | None = None
+    reservations: tuple[Reservation, ...] = ()
     held_back: tuple[HeldBack, ...] = ()
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """What is kept for the first that waits."""
+        return next(iter(self.reservations), None)
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(self.decisions)
@@ -109,9 +114,10 @@ class _Pass:
         fair = len(projects) > 1 or policy.guarantees or any(policy.rules(each).quota.limits for each in projects)
         self.shares = Shares(world, policy, usage, now or 0.0) if fair else None
         self.turns = Turns(queue, world, policy, self.shares, 0.0 if now is None else policy.stretch)
-        firm = Head(self.trial, now, ends, spot_yields=policy.preemption)
+        most = policy.reservations
+        firm = Heads(self.trial, now, ends, most=most, spot_yields=policy.preemption)
         # Where nothing is preempted, spot runs stand in the queue like all others.
-        spot = Head(self.trial, now, ends, spot_yields=False) if policy.preemption else firm
+        spot = Heads(self.trial, now, ends, most=most, spot_yields=False) if policy.preemption else firm
         self.heads = {option: spot if option is PurchaseOption.SPOT else firm for option in PurchaseOption}
         self.clearing = Clearing(self.trial, policy, now)
         self.refused: set[tuple[Ask, Claim]] = set()  # no room, and none to be made
@@ -134,13 +140,13 @@ class _Pass:
             if behind > self.policy.backfill_depth:
                 break
             self._consider(waiting)
-            if not self.policy.backfill and head.kept() is not None:
+            if not self.policy.backfill and head.kept():
                 break
         return Pass(
             decisions=tuple(self.decisions),
             preemptions=tuple(self.preemptions),
             rooms=tuple(self.rooms),
-            reservation=self.heads[PurchaseOption.ON_DEMAND].reservation or self.heads[PurchaseOption.SPOT].reservation,
+            reservations=tuple(each for heads in dict.fromkeys(self.heads.values()) for each in heads.reservations),
             held_back=tuple(self.held_back),
         )
 

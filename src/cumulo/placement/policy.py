@@ -60,9 +60,9 @@ class Policy:
 
     `stretch`: a run is due after it has waited that many times its own length, and within a project the first due comes
     first (`turns`); 0 goes by age alone.
-    `backfill`: runs behind one that waits may start where they don't delay it, at most `backfill_depth` of them looked
-    at in a pass. `preemption`: on-demand and guaranteed work may stop spot and borrowed work. `make_room`: a run may
-    move at most `most_moves` small migratable runs out of its way.
+    `backfill`: runs behind one that waits may start where they don't delay the first `reservations` that wait, at most
+    `backfill_depth` of them looked at in a pass. `preemption`: on-demand and guaranteed work may stop spot and borrowed
+    work. `make_room`: a run may move at most `most_moves` small migratable runs out of its way.
     """
 
     projects: Mapping[str, ProjectRules] = field(default_factory=dict)
@@ -70,6 +70,7 @@ class Policy:
     half_life_s: float = DEFAULT_HALF_LIFE_S
     stretch: float = 10.0
     backfill: bool = True
+    reservations: int = 1
     backfill_depth: int = 10_000
     preemption: bool = True
     make_room: bool = False

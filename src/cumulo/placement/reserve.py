@@ -12,7 +12,7 @@ the head has waited already: its wait at most doubles.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from cumulo.domain.ask import Ask
 from cumulo.domain.instance import instance_id
@@ -89,8 +89,6 @@ class Kept:
     reservation: Reservation
     future: World
     now: float
-    # The nodes that the head doesn't need, as they are now; made when first asked for.
-    _others: World | None = field(default=None)
 
     def in_time(self, waiting: Waiting) -> bool:
         """Whether it has ended by the time the head needs its room."""
@@ -101,44 +99,23 @@ class Kept:
             self.now + waiting.duration_s <= at if at is not None else waiting.duration_s <= self.now - head.accepted_at
         )
 
-    def beside(self, trial: World, waiting: Waiting, ask: Ask, places: tuple[Place, ...]) -> tuple[Place, ...] | None:
-        """Places for a run that stays past the shadow time: `places` if the head still fits beside it, else others."""
-        if self.admit(waiting, places):
-            return places
-        if self._others is None:
-            needed = self.reservation.node_ids
-            nodes = {name: use.copy() for name, use in trial.nodes.items() if name not in needed}
-            self._others = World(nodes=nodes, may_change_mode=trial.may_change_mode)
-        elsewhere = choose(self._others, ask)
-        return elsewhere if elsewhere is not None and self.admit(waiting, elsewhere) else None
-
     def admit(self, waiting: Waiting, places: tuple[Place, ...]) -> bool:
         """Takes the places at the shadow time too if the head still fits beside them; else changes nothing."""
-        holds = held_places(waiting, places)
-        for hold in holds:
+        for hold in held_places(waiting, places):
             self.future.hold(hold)
         if self.reservation.node_ids.isdisjoint(place.node_id for place in places):
             return True
         again = choose(self.future, self.reservation.waiting.ask)
         if again is not None:
-            self._move(again)
+            self.reservation = replace(self.reservation, places=again)
             return True
-        for hold in holds:
-            self.future.release(hold.instance_id)
+        self.withdraw(waiting, places)
         return False
 
-    def _move(self, places: tuple[Place, ...]) -> None:
-        before = self.reservation.node_ids
-        self.reservation = replace(self.reservation, places=places)
-        if self.reservation.node_ids != before:
-            self._others = None
-
-    def took(self, holds: Iterable[Hold]) -> None:
-        """What a decision took, wherever it was admitted."""
-        if self._others is not None:
-            for hold in holds:
-                if hold.node_id in self._others.nodes:
-                    self._others.hold(hold)
+    def withdraw(self, waiting: Waiting, places: tuple[Place, ...]) -> None:
+        """Takes back what was admitted."""
+        for hold in held_places(waiting, places):
+            self.future.release(hold.instance_id)
 
 
 def held_places(waiting: Waiting, places: tuple[Place, ...], until: float | None = None) -> list[Hold]:

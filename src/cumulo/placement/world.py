@@ -175,9 +175,9 @@ class World:
             if not use.devices[uuid].slices:
                 del use.devices[uuid]
 
-    def declare_end(self, instance_id: str, until: float | None) -> None:
-        """When what is held must end at the latest, once that is known better."""
-        self.holds[instance_id] = replace(self.holds[instance_id], until=until)
+    def declare_end(self, instance_id: str, until: float | None, *, started_at: float | None = None) -> None:
+        """When what is held has started, and must end at the latest, once that is known better."""
+        self.holds[instance_id] = replace(self.holds[instance_id], until=until, started_at=started_at)
 
     def copy(self) -> "World":
         """A world to try things on. It costs little: a node's use is copied once either of the two changes it.

@@ -41,6 +41,8 @@ def plan(one: Plan) -> dict[str, Any]:
         "runtime": one.runtime,
         "max_duration_s": one.max_duration_s,
         "expected_start": time_of(one.expected_start),
+        "expected_earliest": time_of(one.expected_from),
+        "expected_latest": time_of(one.expected_to),
         "expected_text": one.expected_text,
     }
 
@@ -56,7 +58,14 @@ def why(one: Why) -> dict[str, Any]:
         "counts": [{"constraint": count.constraint, "nodes": count.nodes, "text": count.text} for count in one.counts],
         "nodes": [{"node": verdict.node, "fits": verdict.fits, "text": verdict.text} for verdict in one.nodes],
         "ahead": [{"run": ahead.run_id, "name": ahead.name, "text": ahead.text} for ahead in one.ahead],
-        "expected_start": {"at": time_of(one.expected_start), "text": one.expected_text} if waits else None,
+        "expected_start": {
+            "at": time_of(one.expected_start),
+            "earliest": time_of(one.expected_from),
+            "latest": time_of(one.expected_to),
+            "text": one.expected_text,
+        }
+        if waits
+        else None,
         "suggestion": {"text": change.text, "change": dict(change.change)} if change else None,
         "ended": {"text": one.ended, "last_log_lines": list(one.last_log_lines)} if one.ended is not None else None,
     }

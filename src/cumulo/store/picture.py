@@ -69,6 +69,17 @@ def open_instances(tx: Connection) -> Sequence[RowMapping]:
     return tx.execute(select(t.instance).join(going, same).order_by(t.instance.c.id)).mappings().all()
 
 
+def ended_attempts(tx: Connection, most: int) -> Sequence[RowMapping]:
+    """Of the latest attempts that ran and ended who ran them, how long, why they ended and their spec; oldest first."""
+    query = select(
+        t.instance.c.project, t.instance.c.account, t.instance.c.started_at, t.instance.c.ended_at, t.instance.c.reason,
+        t.run.c.spec,
+    ).join(t.run, t.run.c.id == t.instance.c.run_id)  # fmt: skip
+    ran = t.instance.c.started_at.is_not(None) & t.instance.c.ended_at.is_not(None)
+    query = query.where(ran, t.instance.c.rank == 0)
+    return tx.execute(query.order_by(t.instance.c.ended_at.desc()).limit(most)).mappings().all()[::-1]
+
+
 def nodes(tx: Connection) -> Sequence[RowMapping]:
     return tx.execute(select(t.node).order_by(t.node.c.id)).mappings().all()
 

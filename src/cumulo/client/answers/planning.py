@@ -36,6 +36,8 @@ class Plan:
     runtime: str | None = None
     max_duration_s: float | None = None
     expected_start: datetime | None = None
+    expected_earliest: datetime | None = None
+    expected_latest: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +69,11 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedStart:
-    """When a run should start, or in words why that can't be told."""
+    """When a run should start: likely at `at`, eight times in ten between the others; or why that can't be told."""
 
     at: datetime | None = None
+    earliest: datetime | None = None
+    latest: datetime | None = None
     text: str = ""
 
 

@@ -45,6 +45,8 @@ class Plan(Model):
     runtime: str | None
     max_duration_s: float | None
     expected_start: datetime | None
+    expected_earliest: datetime | None
+    expected_latest: datetime | None
     expected_text: str
 
 
@@ -183,9 +185,13 @@ class Ahead(Model):
 
 
 class ExpectedStart(Model):
-    """When a queued run is expected to start; `at` null: it can't be told, and `text` says why."""
+    """When a queued run is expected to start: eight times in ten between `earliest` and `latest`, as often before `at`
+    as after it. Null where it can't be told; `text` says on what it rests, or why nobody can tell.
+    """
 
     at: datetime | None
+    earliest: datetime | None
+    latest: datetime | None
     text: str
 
 
