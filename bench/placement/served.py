@@ -18,8 +18,11 @@ from bench.processes import cpu_seconds, pss_bytes
 from cumulo.client.answers.runs import Run
 
 # The 1,213 GPU nodes of the openb trace; G2 and G3, which it does not disclose, as kinds that exist.
-FLEET = ((549, "A10:8"), (387, "T4:2"), (17, "T4:4"), (134, "P100-16GB:2"), (55, "V100-16GB:4"), (39, "A100-80GB:8"),
-         (30, "V100-32GB:8"), (2, "A10:1"))  # fmt: skip
+FLEET = (
+    *((549, "A10:8"), (2, "A10:1"), (387, "T4:2"), (17, "T4:4"), (131, "P100-16GB:2"), (3, "P100-16GB:1")),
+    *((28, "V100-16GB:4"), (19, "V100-16GB:1"), (8, "V100-16GB:8"), (21, "V100-32GB:8"), (9, "V100-32GB:4")),
+    (39, "A100-80GB:8"),
+)
 NODES = sum(count for count, _ in FLEET)
 
 # What runs ask for, and how many in a thousand: about the trace's own mix of whole GPUs.
@@ -34,6 +37,7 @@ MIX = (
     (10, {"gpus": 8, "cpus": 64, "memory": 256}),
 )
 ARRAY = 100  # indexes of one array, at most
+GATE_S = 5.0  # the gate goes on for so long, and longer for every single run: all must be submitted by then
 QUIET = 10  # seconds without a placement mean that no more will come
 
 
@@ -48,7 +52,7 @@ def run(options: argparse.Namespace) -> list[dict[str, object]]:
     """One row: how many placements a second, and what one costs."""
     with Box(nodes=("--simulate", fleet(options.nodes))) as box:
         box.client.offers()  # answered once the nodes are known
-        gate_s = 5.0 + 0.02 * options.runs * options.single
+        gate_s = GATE_S + 0.03 * options.runs * options.single
         gate = box.client.submit({"name": "gate", "run": "x", "env": {"CUMULO_SIMULATED_SECONDS": str(gate_s)}})
         began = time.perf_counter()
         runs = [box.client.submit(body | {"after": [gate.id]}) for body in queue(options)]
@@ -104,8 +108,10 @@ def fleet(nodes: int) -> str:
 def queue(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     """What is submitted, `options.runs` instances in all, in the order of the seed."""
     bodies: list[dict[str, object]] = []
+    before = 0
     for share, resources in MIX:
-        count = round(options.runs * share / 1000)
+        count = options.runs * (before + share) // 1000 - options.runs * before // 1000
+        before += share
         single = round(count * options.single)
         bodies += [{"name": "one", "run": "x", "resources": resources} for _ in range(single)]
         for start in range(0, count - single, ARRAY):

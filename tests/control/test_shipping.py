@@ -73,3 +73,18 @@ def test_an_engine_that_forgot_holds_up_nothing(shipper):
             raise KeyError(instance_id)
 
     ship(shipper, Forgetful(b""))
+
+
+def test_who_comes_is_looked_at_and_who_goes_is_not(shipper, logs, monkeypatch):
+    sources = [
+        Source(engine=Written(b"x"), instance_id=f"{run}-0-1-0", run_id=run)
+        for run in ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc")
+    ]
+    shipper.watch(sources[:1])
+    shipper.change(sources[1:], ())
+    assert shipper._due(all_of_them=True) == sources
+    shipper.change((), [sources[0].instance_id, "unknown-0-1-0"])
+    assert shipper._due(all_of_them=True) == sources[1:]
+    assert shipper._due(all_of_them=False) == []
+    monkeypatch.setattr(logs, "followed_runs", lambda: frozenset({"aaaaaaaaaaaa", "cccccccccccc"}))
+    assert shipper._due(all_of_them=False) == sources[2:]

@@ -45,6 +45,25 @@ def test_a_copy_is_independent():
     assert seen == world(node("n", ("T4",)))
 
 
+def test_copies_go_ways_of_their_own_whichever_changes_first():
+    there = node("n", ("T4", "T4")), node("m", ("T4",))
+    seen = world(*there)
+    first = seen.copy()
+    second = first.copy()
+    seen.hold(hold("a", "n", 0))
+    first.hold(hold("b", "n", 0, 1))
+    second.hold(hold("c", "m", 0))
+    third = first.copy()
+    first.release("b")
+    assert seen.advance("m") == 0
+    assert [seen.nodes["m"].generation, first.nodes["m"].generation] == [1, 0]
+    assert first == world(*there)
+    assert second == world(*there, holds=[hold("c", "m", 0)])
+    assert third == world(*there, holds=[hold("b", "n", 0, 1)])
+    seen.see_node("m", node("m", ("T4",)), generation=0)
+    assert seen == world(*there, holds=[hold("a", "n", 0)])
+
+
 def test_generations_are_kept_unless_told():
     seen = World()
     seen.see_node("n", node("n"), generation=7)
