@@ -65,7 +65,7 @@ def test_queue(work: Cloud):
 
 
 def test_offers_and_nodes(work: Cloud):
-    offers = {row["gpu"]: row for row in json.loads(work.ok("offers", "--json"))}
+    offers = {row["gpu"]: row for row in json.loads(work.ok("offers", "--json")) if row["mode"] == "exclusive"}
     assert (offers["A100-80GB"]["total"], offers["A100-80GB"]["max_per_node"]) == (8, 4)
     assert (offers["T4"]["total"], offers["T4"]["free"], offers["T4"]["emulated"]) == (1, 0, True)
     assert "EMULATED" in work.ok("gpus")
