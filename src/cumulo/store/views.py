@@ -27,6 +27,10 @@ _SOURCE: Final[list[Any]] = [
     *(instance.c.id, instance.c.unit, instance.c.attempt, instance.c.rank, instance.c.state),
     unit.c.status.label("unit_status"),
 ]
+# By device; MIG instances as they lie, others as they came.
+_HELD_ORDER: Final[list[Any]] = [
+    *(device.c.node_id, device.c.place, hold.c.start, instance.c.placed_at, hold.c.slice),
+]
 # The two that every look at a run asks are built once: that costs SQLAlchemy several times what running them does.
 _RUN_BY_ID: Final = select(run).where(run.c.id == bindparam("of"))
 _NEWEST: Final = (
@@ -175,7 +179,7 @@ def devices(tx: Connection, node_ids: Sequence[str] | None = None) -> Sequence[R
     )
     if node_ids is not None:
         query = query.where(device.c.node_id.in_(node_ids))
-    return tx.execute(query.order_by(device.c.node_id, device.c.place, hold.c.start, hold.c.slice)).all()
+    return tx.execute(query.order_by(*_HELD_ORDER)).all()
 
 
 def instance_names(tx: Connection, ids: Sequence[str]) -> dict[str, tuple[str, str, str]]:
