@@ -9,6 +9,7 @@ from cumulo.domain.ask import DEFAULT_CPUS_MILLI, DEFAULT_MEMORY_BYTES, Ask, Gpu
 from cumulo.domain.node import Device, NodeState
 from cumulo.domain.quantities import GIB, MIB
 from cumulo.domain.sharing import WHOLE_MILLI, Isolation, Slice, device_uuids
+from cumulo.placement.index import Spot, index_of
 from cumulo.placement.slicing import Part, part_of, take
 from cumulo.placement.world import NodeUse, World
 
@@ -49,25 +50,61 @@ class Need:
 def choose(world: World, ask: Ask) -> tuple[Place, ...] | None:
     """Places for all instances of an ask, one a node, all of one GPU kind; None when they don't all fit now.
 
-    A range of counts takes as many as fit. Among nodes that fit, the fullest is taken (best fit), so that whole nodes
-    stay free for those who need them, and parts of GPUs go to GPUs that are shared already; an ask without GPUs goes
-    where no GPUs are, if it can.
+    A range of counts takes as many as fit. Where that costs those who come next the least is worked out by the world's
+    index; instances of a gang go near one another. MIG instances go where the least is left over.
     """
     kinds = admitted_kinds(ask.gpu, world) if ask.gpu else None
+    mig = ask.gpu is not None and ask.gpu.mig_profile is not None
     for gpus in gpu_counts(ask, world):
-        by_model: dict[str, list[tuple[Score, Place]]] = defaultdict(list)
-        for use in world.nodes.values():
-            for place in places_on(use, ask, kinds, gpus):
-                by_model[place.device_model].append((_score(use, place), place))
-        enough = [
-            (model, sorted(found, key=_by_score)[: ask.nodes])
-            for model, found in by_model.items()
-            if len(found) >= ask.nodes
-        ]
-        if enough:
-            _, best = min(enough, key=_by_scores_then_model)
-            return tuple(place for _, place in best)
+        found = _walk(world, ask, kinds, gpus) if mig else _by_index(world, ask, kinds, gpus)
+        if found is not None:
+            return found
     return None
+
+
+def _by_index(world: World, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> tuple[Place, ...] | None:
+    if not isolates(ask):
+        return None
+    index = index_of(world)
+    if ask.nodes > 1:
+        spots = index.gang(ask, gpus, kinds, world)
+    else:
+        spot = index.best(ask, gpus, kinds)
+        spots = [spot] if spot else None
+    return (
+        None if spots is None else tuple(_place_at(world.nodes[spot.node_id], ask, kinds, gpus, spot) for spot in spots)
+    )
+
+
+def _place_at(use: NodeUse, ask: Ask, kinds: frozenset[str] | None, gpus: int, spot: Spot) -> Place:
+    if spot.device is None or ask.gpu is None or not ask.gpu.fraction:
+        return next(place for place in places_on(use, ask, kinds, gpus) if place.device_model == spot.model)
+    part = next(part for part in parts_of(use, ask, kinds, gpus) if part.device.uuid == spot.device.uuid)
+    need = need_of(use, ask, [part], gpus)
+    return Place(
+        node_id=use.id,
+        slices=(part.slice,),
+        device_model=spot.model,
+        cpus_milli=need.cpus_milli,
+        memory_bytes=need.memory_bytes,
+    )
+
+
+def _walk(world: World, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> tuple[Place, ...] | None:
+    """Best fit by looking at every node."""
+    by_model: dict[str, list[tuple[Score, Place]]] = defaultdict(list)
+    for use in world.nodes.values():
+        for place in places_on(use, ask, kinds, gpus):
+            by_model[place.device_model].append((_score(use, place), place))
+    enough = [
+        (model, sorted(found, key=_by_score)[: ask.nodes])
+        for model, found in by_model.items()
+        if len(found) >= ask.nodes
+    ]
+    if not enough:
+        return None
+    _, best = min(enough, key=_by_scores_then_model)
+    return tuple(place for _, place in best)
 
 
 def _by_score(scored: tuple[Score, Place]) -> Score:

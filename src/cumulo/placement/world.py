@@ -6,12 +6,16 @@ same facts. CPU in milli, memory in bytes, times in epoch seconds.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from cumulo.domain.ask import Ask
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.run import PurchaseOption
 from cumulo.domain.sharing import SharingMode, Slice, device_uuids
 from cumulo.placement.device import DeviceUse, objection
+
+if TYPE_CHECKING:
+    from cumulo.placement.index import FleetIndex
 
 _EMPTY = DeviceUse()
 
@@ -117,6 +121,11 @@ class World:
     may_change_mode: bool = True
     # Nodes whose use another world reads too, since one was copied from the other: copied when it changes here.
     _shared: set[str] = field(default_factory=set, compare=False, repr=False)
+    # The nodes as arrays, made when something is first placed, and the nodes that it has not yet seen as they are.
+    index: "FleetIndex | None" = field(default=None, compare=False, repr=False)
+    touched: set[str] = field(default_factory=set, compare=False, repr=False)
+    # A copy, on which things are tried, learns nothing from them.
+    learns: bool = field(default=True, compare=False, repr=False)
 
     def see_node(self, node_id: str, node: Node, *, generation: int | None = None) -> None:
         """Takes in a node as it is now; what is held of it stays held, even of what is gone."""
@@ -132,6 +141,7 @@ class World:
         )
         use.generation = generation if generation is not None else (known.generation if known else 0)
         self.nodes[node_id] = use
+        self.touched.add(node_id)
         self._shared.discard(node_id)
         for hold in self.holds.values():
             if hold.node_id == node_id:
@@ -167,6 +177,8 @@ class World:
         hold = self.holds.pop(instance_id, None)
         if hold is None:
             return
+        if self.learns and self.index:
+            self.index.appraisal.note(ended=1)
         use = self._own(hold.node_id)
         use.cpus_free += hold.cpus_milli
         use.memory_free += hold.memory_bytes
@@ -190,11 +202,15 @@ class World:
             holds=dict(self.holds),
             may_change_mode=self.may_change_mode,
             _shared=set(self._shared),
+            index=self.index.copy() if self.index else None,
+            touched=set(self.touched),
+            learns=False,
         )
 
     def _own(self, node_id: str) -> NodeUse:
         """The use of a node, to be changed."""
         use = self.nodes[node_id]
+        self.touched.add(node_id)
         if node_id in self._shared:
             self._shared.discard(node_id)
             use = self.nodes[node_id] = use.copy()

@@ -39,6 +39,8 @@ class Appraisal:
     @property
     def tolerance(self) -> int:
         """For the chooser, in micro-devices."""
+        if not len(self.prices.net):
+            return 0
         return round(TOLERANCE + (TOLERANCE_CHURN - TOLERANCE) * self.churn)
 
     def review(self, capacity: Capacity, devices: int) -> Worth:
@@ -57,7 +59,8 @@ def capacity_of(rows: Rows) -> Capacity:
     devices = state.own
     share = np.where(devices > 0, devices / state.devices, state.first)
     return Capacity(
-        devices=np.bincount(state.kind, weights=devices, minlength=kinds),
-        cpus=np.bincount(state.kind, weights=state.node_cpus * share, minlength=kinds),
-        memory=np.bincount(state.kind, weights=state.node_memory * share, minlength=kinds),
+        *(
+            np.bincount(state.kind, weights=each, minlength=kinds).astype(np.float64)
+            for each in (devices, state.node_cpus * share, state.node_memory * share)
+        )
     )

@@ -7,7 +7,7 @@ Losses are kept for every ask and row, and worked out anew for the rows that cha
 """
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Final, NamedTuple
 
@@ -35,11 +35,12 @@ class Pick(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    """The losses of one ask on all rows, as of so many changes."""
+    """The losses of one ask on all rows, as of so many changes. `shared`: a copy of the chooser reads them too."""
 
     loss: Int32s
     device: Int8s
     seen: int
+    shared: bool = False
 
 
 def compiled_kernels() -> ModuleType | None:
@@ -82,13 +83,17 @@ class Chooser:
         twin.rows, twin.worth, twin.tolerance, twin.kernels = rows, self.worth, self.tolerance, self.kernels
         twin._fragmented, twin._asked, twin._all = self._fragmented, list(self._asked), self._all
         twin._standing = Standing(len(rows), self.worth)
-        twin._kept = [kept and _Kept(kept.loss.copy(), kept.device.copy(), kept.seen) for kept in self._kept]
+        for kept in self._kept:
+            if kept is not None:
+                kept.shared = True
+        twin._kept = [kept and replace(kept) for kept in self._kept]
         return twin
 
     def pick(self, number: int) -> Pick | None:
         """Where the ask goes; None where it fits nowhere now."""
         kept = self._kept[number]
         if self.kernels is not None and kept is not None and (rows := self.rows.since(kept.seen)) is not None:
+            self._own(kept)
             row = self.kernels.pick(
                 self.rows.state, self.worth, *self._asked[number], rows, self._fragmented, kept.loss, kept.device,
                 self.rows.grown, kept.seen, self.tolerance,
@@ -129,9 +134,15 @@ class Chooser:
             # What did not fit, and was not freed since, does not fit now.
             rows = rows[(kept.loss[rows] != NEVER) | (self.rows.grown[rows] > kept.seen)]
         if len(rows):
+            self._own(kept)
             self._work_out(number, kept, rows)
         kept.seen = self.rows.changes
         return kept
+
+    @staticmethod
+    def _own(kept: _Kept) -> None:
+        if kept.shared:
+            kept.loss, kept.device, kept.shared = kept.loss.copy(), kept.device.copy(), False
 
     def _work_out(self, number: int, kept: _Kept, rows: Int32s) -> None:
         asked, state = self._asked[number], self.rows.state

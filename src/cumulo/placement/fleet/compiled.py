@@ -13,8 +13,8 @@ from cumulo.placement.fleet.rows import EMPTY
 _NEVER = int(plain.NEVER)
 _MICRO = plain.MICRO
 _LEAST_CPUS, _LEAST_MEMORY = plain.LEAST_CPUS, plain.LEAST_MEMORY
-_SHARE_CPUS, _SHARE_MEMORY = plain._LEAST_SHARE_CPUS, plain._LEAST_SHARE_MEMORY  # noqa: SLF001
-_TOP = np.iinfo(np.int64).max
+_SHARE_CPUS, _SHARE_MEMORY = plain._LEAST_SHARE_CPUS, plain._LEAST_SHARE_MEMORY
+_TOP = int(np.iinfo(np.int64).max)
 _compile: Any = numba.njit(cache=True, nogil=True)
 
 
@@ -79,9 +79,9 @@ def _row(state, worth, gpus, asked_milli, asked_cpus, asked_memory, mode, row, f
             after -= _wasted(worth, kind, left, free, full - gpus, -1, 0)
             after += gpus * WHOLE_MILLI * worth.idle[kind, step, WHOLE_MILLI // CELL]
         return (before - after) // _MICRO, -1
-    best, chosen, best_free = -_TOP, -1, 0
+    best, chosen, best_free = -_TOP, -1, WHOLE_MILLI
     for device in range(free.shape[0]):
-        here = np.int64(free[device])
+        here = int(free[device])
         held = state.mode[row, device]
         if here < milli or (held != EMPTY and held != mode):
             continue

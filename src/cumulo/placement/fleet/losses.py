@@ -27,8 +27,8 @@ _TOP: Final = np.iinfo(np.int64).max
 
 
 class Asked(NamedTuple):
-    """An ask for one instance on one row. `milli[k]`: thousandths of each of `gpus` devices of kind k, 0 where that kind
-    won't do. `cpus` (milli) and `memory` (bytes) are −1 for the default share. `mode`: how a fraction is shared.
+    """An ask for one instance on one row. `milli[k]`: thousandths of each of `gpus` devices of kind k, 0 where it won't
+    do. `cpus` (milli) and `memory` (bytes) are −1 for the default share. `mode`: how a fraction is shared.
     """
 
     gpus: int
@@ -62,11 +62,12 @@ def _need(
     if asked >= 0:
         return np.full(len(total), asked, dtype=np.int64)
     share = np.maximum(least_share, total * milli // (WHOLE_MILLI * devices.astype(np.int64)))
-    return np.minimum(np.minimum(share, np.maximum(free, least)), total)
+    found: Int64s = np.minimum(np.minimum(share, np.maximum(free, least)), total)
+    return found
 
 
 class Standing:
-    """What rows are worth as they are, kept for all rows: `sums[r, j]` of the value at each price per CPU, `worth[r]`."""
+    """What rows are worth as they are, kept for all: `sums[r, j]` of the value at each price per CPU, `worth[r]`."""
 
     def __init__(self, count: int, worth: Worth) -> None:
         self.sums = np.zeros((count, worth.cpu.shape[1]), dtype=np.int64)

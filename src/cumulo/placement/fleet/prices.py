@@ -1,10 +1,11 @@
 """What a place is worth: the dual prices of a fluid model in which the expected mix flows into the fleet.
 
-Maximise the GPUs put to use, when demand just exceeds what is there, over patterns of asks on a device (column generation: Gilmore and Gomory,
-Operations Research 9(6), 1961), within each kind's devices, CPUs and memory and each ask's share of the demand. The
-price of an ask's demand is what one more such ask would add; the rest of what it brings, its `net`, is what it costs to
-deny somebody else the room. An ask that is plentiful costs all it brings; one that is scarce and
-fills holes costs little. CPU-only asks come whatever they cost, so they are given a gain that is always met.
+Maximise the GPUs put to use, when demand just exceeds what is there, over patterns of asks on a device (column
+generation: Gilmore and Gomory, Operations Research 9(6), 1961), within each kind's devices, CPUs and memory and each
+ask's share of the demand. The price of an ask's demand is what one more such ask would add; the rest of what it brings,
+its `net`, is what the room it takes is worth to others. Of asks that fill the room whole the net is all they bring; of
+small ones, of which there are too few for the holes that others leave, it is little. CPU-only asks come whatever they
+cost, so they are given a gain that is always met.
 """
 
 from collections.abc import Sequence

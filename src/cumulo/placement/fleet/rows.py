@@ -163,9 +163,9 @@ class Rows:
         before, was_ready = state.free[index], bool(state.ready[index])
         grew = bool((free > before).any()) or row.cpus > state.cpus[index] or row.memory > state.memory[index]
         grew = grew or row.ready > was_ready or bool((mode != state.mode[index]).any())
-        if not grew and row.ready == was_ready and row.cpus == state.cpus[index]:
-            if row.memory == state.memory[index] and bool((free == before).all()):
-                return
+        same = row.ready == was_ready and row.cpus == state.cpus[index] and row.memory == state.memory[index]
+        if same and not grew and bool((free == before).all()):
+            return
         state.free[index], state.mode[index] = free, mode
         state.cpus[index], state.memory[index], state.ready[index] = row.cpus, row.memory, row.ready
         state.full[index], state.largest[index] = int((free == WHOLE_MILLI).sum()), free.max()

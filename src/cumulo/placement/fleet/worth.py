@@ -26,6 +26,7 @@ NANO: Final = 1_000_000_000
 _CPU_SHARES: Final = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
 # How much of the value gives way to fragmentation once as much has left as came.
 _YIELDS: Final = 0.4
+_CONVEX: Final = 0.05
 
 
 class Worth(NamedTuple):
@@ -69,9 +70,7 @@ def _values(prices: Prices, capacity: Capacity, devices: int) -> tuple[NDArray[n
     per_cpu = np.divide(1000 * capacity.devices, capacity.cpus, out=np.zeros(kinds), where=capacity.cpus > 0)
     cpu = per_cpu[:, None] * shares
     if not len(prices.net):
-        # Nothing is known of what is asked: devices that are free whole are worth their number, parts their part.
-        part = np.broadcast_to(np.arange(CELLS + 1) / CELLS * 0.9, (kinds, 1, CELLS + 1))
-        return np.zeros((kinds, 1)), np.broadcast_to(np.arange(devices + 1.0), (kinds, 1, devices + 1)), part
+        return _unseen(per_cpu, devices)
     cpu = np.maximum(cpu, prices.cpu[:, None])
     cells = cells_of(prices.demands, kinds)
     gpus = np.array([demand.shape.gpus for demand in prices.demands])
@@ -89,6 +88,19 @@ def _values(prices: Prices, capacity: Capacity, devices: int) -> tuple[NDArray[n
         filled = [best[:, :, first] + whole[:, :, count - first] for first in range(1, count + 1)]
         whole[:, :, count] = np.maximum(whole[:, :, count - 1], np.max(filled, axis=0))
     return cpu, whole, part
+
+
+def _unseen(per_cpu: NDArray[np.float64], devices: int) -> tuple[NDArray[np.float64], ...]:
+    """The worth while nothing is known of what is asked: best fit, parts beside parts, CPU-only runs off the GPUs."""
+    count, share = np.arange(devices + 1.0), np.arange(CELLS + 1.0) / CELLS
+    whole = count + _CONVEX * count**2 / devices
+    part = 0.9 * share + _CONVEX * share**2
+    kinds = len(per_cpu)
+    return (
+        (_CONVEX * per_cpu)[:, None],
+        np.broadcast_to(whole, (kinds, 1, devices + 1)),
+        np.broadcast_to(part, (kinds, 1, CELLS + 1)),
+    )
 
 
 def _fragmentation(prices: Prices, kinds: int, devices: int) -> tuple[Int64s, NDArray[np.float64], NDArray[np.float64]]:
