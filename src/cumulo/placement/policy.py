@@ -70,7 +70,7 @@ class Policy:
     half_life_s: float = DEFAULT_HALF_LIFE_S
     stretch: float = 10.0
     backfill: bool = True
-    reservations: int = 1
+    reservations: int = 4
     backfill_depth: int = 10_000
     preemption: bool = True
     make_room: bool = False
