@@ -98,6 +98,16 @@ class Trace:
             more.append(drawn)
 
 
+def folder_of(traces: Path) -> Path:
+    """The folder of the trace: the one given, or `openb` in it. Raises BadTrace."""
+    for folder in (traces, traces / "openb"):
+        if (folder / "openb_node_list_gpu_node.csv").is_file():
+            return folder
+    raise BadTrace(
+        f"{traces} has no openb_node_list_gpu_node.csv, nor {traces / 'openb'}: --traces must name the folder"
+    )
+
+
 def read_nodes(folder: Path) -> Nodes:
     """The 1,213 GPU nodes. Raises BadTrace."""
     rows = [
