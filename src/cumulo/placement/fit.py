@@ -56,7 +56,9 @@ def choose(world: World, ask: Ask) -> tuple[Place, ...] | None:
     kinds = admitted_kinds(ask.gpu, world) if ask.gpu else None
     mig = ask.gpu is not None and ask.gpu.mig_profile is not None
     for gpus in gpu_counts(ask, world):
-        found = _walk(world, ask, kinds, gpus) if mig else _by_index(world, ask, kinds, gpus)
+        found = None if mig else _by_index(world, ask, kinds, gpus)
+        if found is None and (mig or index_of(world).odd):
+            found = _walk(world, ask, kinds, gpus)
         if found is not None:
             return found
     return None

@@ -4,7 +4,7 @@ The index belongs to a world and follows it node by node. It learns what the clo
 choice weighs what it takes from those who come next; a copy of a world chooses by what was learnt, and learns nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -60,6 +60,8 @@ class FleetIndex:
         self._devices: list[tuple[Device, ...]] = []
         self._nodes: list[str] = []
         self._rows_of: dict[str, range] = {}
+        # Nodes with devices of one model that differ in memory or modes: too rare for rows, they are walked.
+        self.odd = frozenset(node_id for node_id, use in world.nodes.items() if _odd(use))
         found = {kind for use in world.nodes.values() for kind in _by_kind(use)} | {_NO_DEVICES}
         self._kinds = {kind: number for number, kind in enumerate(sorted(found))}
         rows: list[Row] = []
@@ -85,7 +87,7 @@ class FleetIndex:
         twin._rows_of, twin._kinds, twin._capacity, twin._most = self._rows_of, self._kinds, self._capacity, self._most
         twin.rows = self.rows.copy()
         twin.chooser = self.chooser.copy(twin.rows)
-        twin._numbers = dict(self._numbers)
+        twin._numbers, twin.odd = dict(self._numbers), self.odd
         return twin
 
     def follow(self, world: World) -> None:
@@ -95,24 +97,20 @@ class FleetIndex:
             return
         for node_id in sorted(world.touched):
             use, known = world.nodes.get(node_id), self._rows_of.get(node_id)
-            kinds = _by_kind(use) if use else {}
-            if (
-                use is None
-                or known is None
-                or any(
-                    kind not in self._kinds
-                    or self.rows.state.kind[row] != self._kinds[kind]
-                    or len(devices) != len(self._devices[row])
-                    for row, (kind, devices) in zip(known, kinds.items(), strict=False)
-                )
-                or len(kinds) != len(known)
-            ):
+            if use is None or known is None or not self._fits(known, kinds := _by_kind(use)):
                 self._make(world)
                 return
             for row, made, devices in zip(known, self._rows(use), kinds.values(), strict=True):
                 self.rows.refresh(row, made)
                 self._devices[row] = devices
         world.touched.clear()
+
+    def _fits(self, rows: range, kinds: Mapping[Kind, tuple[Device, ...]]) -> bool:
+        """Whether a node's rows are still those of these kinds and numbers of devices."""
+        return len(rows) == len(kinds) and all(
+            self._kinds.get(kind) == self.rows.state.kind[row] and len(devices) == len(self._devices[row])
+            for row, (kind, devices) in zip(rows, kinds.items(), strict=True)
+        )
 
     def expect(self, ask: Ask) -> None:
         """Counts an ask; now and then works out anew what the fleet's room is worth."""
@@ -220,7 +218,7 @@ class FleetIndex:
         return AskShape(gpu.count_min, milli, cpus), memory
 
     def _rows(self, use: NodeUse) -> list[Row]:
-        ready = use.node.state is NodeState.READY
+        ready = use.node.state is NodeState.READY and use.id not in self.odd
         return [
             Row(
                 kind=self._kinds[kind],
@@ -238,12 +236,18 @@ class FleetIndex:
 
 
 def _by_kind(use: NodeUse) -> dict[Kind, tuple[Device, ...]]:
-    """The devices of a node by kind; one kind without devices where it has none."""
+    """The devices of a node by kind; one kind without devices where it has none, or is odd."""
     found: dict[Kind, tuple[Device, ...]] = {}
     for device in use.node.devices:
         kind = Kind(device.model, device.memory_bytes, use.modes(device))
         found[kind] = (*found.get(kind, ()), device)
-    return found or {_NO_DEVICES: ()}
+    return {_NO_DEVICES: ()} if not found or _odd(use) else found
+
+
+def _odd(use: NodeUse) -> bool:
+    """Whether a node has devices of one model that differ in what an ask may name."""
+    kinds = {(device.model, device.memory_bytes, use.modes(device)) for device in use.node.devices}
+    return len(kinds) > len({model for model, _, _ in kinds})
 
 
 def _free(use: NodeUse, device: Device) -> tuple[int, int]:
