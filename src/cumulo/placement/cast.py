@@ -136,7 +136,7 @@ class _Cast:
             play.runs(held, None if left is None else self.now + left(draw(level)), until)
         for unit in self.queue:
             play.waits(unit, fresh=False)
-        arrivals = self.past.arrivals.again(self.now, chance.random())
+        arrivals = self.past.arrivals.again(self.now, chance.random(), chance.random())
         arriving = next(arrivals, None)
         came = len(self.queue)
         started: list[int] = []
@@ -152,7 +152,7 @@ class _Cast:
                 came += 1
                 order = priority, due_then + arriving[0] - then, came
                 play.waits(Unit(unit.shape, order, arriving[0], unit.seconds), fresh=True)
-                arriving = next(arrivals)
+                arriving = next(arrivals, None)
             else:
                 play.to(end)
             for *_, number in play.start(lambda: draw(chance.random())):
