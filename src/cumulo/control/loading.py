@@ -11,6 +11,7 @@ from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.progress import Progress
 from cumulo.domain.run import from_wire
 from cumulo.domain.sharing import SharingMode, Slice
+from cumulo.placement.index import expect
 from cumulo.store import picture
 
 
@@ -58,6 +59,8 @@ def _load_world(tx: Connection, seen: Picture) -> None:
         seen.world.see_node(row["id"], _node(row, devices.get(row["id"], [])), generation=row["generation"])
     for instance in seen.instances.values():
         seen.world.restore(hold_of(instance, seen.runs[instance.run_id]))
+        if instance.rank == 0:
+            expect(seen.world, seen.runs[instance.run_id].spec.ask)
 
 
 def _run(row: RowMapping) -> LiveRun:

@@ -14,6 +14,7 @@ from cumulo.domain.lifecycle import InstanceState, RunStatus
 from cumulo.domain.run import RunKind
 from cumulo.domain.sharing import WHOLE_MILLI, Isolation, SharingMode, Slice, described, share_milli
 from cumulo.placement.fit import Place
+from cumulo.placement.index import expect
 from cumulo.placement.order import Decision, Pass, place
 from cumulo.placement.world import NodeUse, Waiting, World
 from cumulo.store.batch import Batch
@@ -74,6 +75,7 @@ def _port(key: tuple[str, int, int], taken: set[int]) -> int:
 def _take(seen: Picture, batch: Batch, decision: Decision, port: int, rates: Rates, now: float) -> list[LiveInstance]:
     run_id, unit_place, attempt = decision.waiting.key
     run = seen.runs[run_id]
+    expect(seen.world, decision.waiting.ask)
     unit = run.units.get(unit_place)
     if unit is None:
         unit = LiveUnit(place=unit_place, status=RunStatus.QUEUED, attempts=0)

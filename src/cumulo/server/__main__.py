@@ -16,6 +16,8 @@ from cumulo.domain.errors import CumuloError
 
 def main(words: list[str] | None = None) -> int:
     """Runs the server; returns its exit code."""
+    # The linear algebra of prices is small: threads would fight the server's own for the cores.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = _parser().parse_args(words)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
