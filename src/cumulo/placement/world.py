@@ -92,10 +92,6 @@ class NodeUse:
         """The modes that the device may be in once it is empty."""
         return device.modes if self.may_change_mode else device.modes[:1]
 
-    def free(self) -> list[Device]:
-        """The devices that could be given whole to somebody now."""
-        return [device for device in self.node.devices if self.usable(device) and self.empty(device)]
-
     def copy(self) -> "NodeUse":
         return NodeUse(
             id=self.id,
