@@ -11,7 +11,7 @@ import pytest
 from cumulo.client import Client
 from cumulo.client.endpoint import Endpoint
 
-SIMULATED = "1100x A100-80GB:8,cpu"
+SIMULATED = "120x A100-80GB:8,cpu"
 
 
 class Server:
@@ -59,9 +59,9 @@ def server(tmp_path):
 
 def test_a_fleet_that_this_machine_has_not(server):
     with server.start("--simulate", SIMULATED) as client:
-        assert client.offers("A100")[0].total == 8800  # it waits until the nodes are known
+        assert client.offers("A100")[0].total == 960  # it waits until the nodes are known
         nodes = client.nodes()
-        assert len(nodes) == 1101
+        assert len(nodes) == 121
         assert {node.region for node in nodes} == {"simulated"}
         ends = client.submit({"name": "ends", "resources": {"gpus": "A100:8"}, "nodes": 3, "run": "x",
                               "env": {"CUMULO_SIMULATED_SECONDS": "0.2"}})  # fmt: skip
