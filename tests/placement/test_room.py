@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from cumulo.placement.fit import choose
 from cumulo.placement.order import place
 from cumulo.placement.policy import Policy
+from cumulo.placement.reserve import attempts
 from cumulo.placement.room import make_room
 from tests.placement.worlds import ask, asks, few, hold, mig, node, part, waiting, world, worlds
 
@@ -86,7 +87,7 @@ def test_all_that_moves_fits_where_it_goes_beside_who_it_moves_for(seen, what, d
         seen.release(each.instance_id)
         seen.hold(replace(each, migratable=data.draw(st.booleans()), started_at=0.0))
     before = seen.copy()
-    room = make_room(seen, waiting("w", what), what, most_moves=3, now=NOW)
+    room = make_room(seen, waiting("w", what), what, attempts(seen.holds.values()), most_moves=3, now=NOW)
     assert seen == before
     if room is None or choose(seen, what) is not None:
         return

@@ -5,16 +5,16 @@ they leave, and nobody is stopped twice for the same.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cumulo.domain.ask import Ask
 from cumulo.domain.instance import parse_instance_id
 from cumulo.domain.run import PurchaseOption
-from cumulo.placement.fit import Place
+from cumulo.placement.fit import Place, choose
 from cumulo.placement.policy import Policy
-from cumulo.placement.preempt import Claim, Preemption, preempt
-from cumulo.placement.reserve import held_places
+from cumulo.placement.preempt import Claim, Preemption, may_go, preempt
+from cumulo.placement.reserve import Attempt, Exchange, attempts, held_places, release
 from cumulo.placement.room import Room, make_room
 from cumulo.placement.world import Hold, OverHeld, Waiting, World
 
@@ -23,25 +23,48 @@ MOST_TRIES: Final = 64
 
 
 class Clearing:
-    """Looks for preemptions and moves in `trial`, the world of a pass, and for none that can't be."""
+    """Looks for preemptions and moves in `trial`, the world of a pass, and for none that can't be.
+
+    What may go is what ran when the pass began: it stops nobody whom it has just started.
+    """
 
     def __init__(self, trial: World, policy: Policy, now: float | None) -> None:
         self._trial, self._policy, self._now = trial, policy, now
         self._tries = {"room": 0, "preemption": 0}
-        self._spot = any(hold.purchase is PurchaseOption.SPOT for hold in trial.holds.values())
-        self._migratable = policy.make_room and any(hold.migratable for hold in trial.holds.values())
+        spot = any(hold.purchase is PurchaseOption.SPOT for hold in trial.holds.values())
+        self._may = {"room": policy.make_room and any(hold.migratable for hold in trial.holds.values()), "spot": spot}
+        self._running: list[Attempt] | None = None
+        self._freest: dict[Claim, World] = {}
 
     def room(self, waiting: Waiting, ask: Ask) -> Room | None:
         """Moves that let it in, if the policy wants any."""
-        if self._now is None or not self._migratable or not self._try("room"):
+        if self._now is None or not self._may["room"] or not self._try("room"):
             return None
-        return make_room(self._trial, waiting, ask, most_moves=self._policy.most_moves, now=self._now)
+        return make_room(self._trial, waiting, ask, self._there(), most_moves=self._policy.most_moves, now=self._now)
 
     def preemption(self, waiting: Waiting, ask: Ask, by: Claim) -> Preemption | None:
         """Who must go for it, if it may stop anybody."""
-        if self._now is None or not (by.borrowed_kinds or (by.spot and self._spot)) or not self._try("preemption"):
+        if self._now is None or not (by.borrowed_kinds or (by.spot and self._may["spot"])):
             return None
-        return preempt(self._trial, waiting, ask, by, policy=self._policy, now=self._now)
+        if choose(self._without(by), ask) is None or not self._try("preemption"):
+            return None
+        victims = may_go(self._trial, self._there(), by, policy=self._policy, now=self._now)
+        return preempt(self._trial, waiting, ask, victims)
+
+    def _there(self) -> list[Attempt]:
+        """What ran when the pass began and has not been stopped in it."""
+        if self._running is None:
+            self._running = attempts(self._trial.holds.values())
+        return [each for each in self._running if each.holds[0].instance_id in self._trial.holds]
+
+    def _without(self, by: Claim) -> World:
+        """The world without all that such a claim may stop, as it was when first asked for: no pass makes more room."""
+        known = self._freest.get(by)
+        if known is None and self._now is not None:
+            known = self._freest[by] = self._trial.copy()
+            for each in may_go(self._trial, self._there(), by, policy=self._policy, now=self._now):
+                release(known, each.attempt)
+        return known or self._trial
 
     def _try(self, what: str) -> bool:
         self._tries[what] += 1
@@ -56,21 +79,7 @@ class Promise(NamedTuple):
     free: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """What has left a world and what has come in its place."""
-
-    gone: tuple[Hold, ...]
-    taken: tuple[Hold, ...]
-
-    def undo(self, world: World) -> None:
-        for hold in self.taken:
-            world.release(hold.instance_id)
-        for hold in self.gone:
-            world.hold(hold)
-
-
-def clear(world: World, found: Preemption | Room, until: float | None = None) -> Cleared:
+def clear(world: World, found: Preemption | Room, until: float | None = None) -> Exchange:
     """Carries it out in `world`: movers are where they go to. Where that can't be: OverHeld, nothing changed."""
     gone = tuple(world.holds[name] for name in leaving(found) if name in world.holds)
     for hold in gone:
@@ -78,14 +87,15 @@ def clear(world: World, found: Preemption | Room, until: float | None = None) ->
     taken = held_places(found.waiting, found.places, until)
     if isinstance(found, Room):
         there = {hold.instance_id: hold for hold in gone}
-        taken += [_moved(there[move.instance_id], move.place) for move in found.moves if move.instance_id in there]
+        moved = (_moved(there[move.instance_id], move.place) for move in found.moves if move.instance_id in there)
+        taken = (*taken, *moved)
     try:
         take(world, taken)
     except OverHeld:
         for hold in gone:
             world.hold(hold)
         raise
-    return Cleared(gone, tuple(taken))
+    return Exchange(gone, taken)
 
 
 def take(world: World, holds: Iterable[Hold]) -> None:

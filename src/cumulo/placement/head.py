@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from cumulo.domain.ask import Ask
 from cumulo.domain.quantities import format_duration
 from cumulo.placement.fit import Place, choose
-from cumulo.placement.reserve import Kept, Reservation, cleared, held_places, reserve
-from cumulo.placement.world import Waiting, World
+from cumulo.placement.reserve import Exchange, Kept, Reservation, cleared, held_places, reserve
+from cumulo.placement.world import Hold, Waiting, World
 
 
 class Heads:
@@ -64,11 +64,11 @@ class Heads:
         delayed = [kept for kept in self.kept() if not kept.in_time(waiting)]
         if ask in self._barred and delayed:
             return self._barred[ask]
-        against = _admit(delayed, waiting, places)
+        against = _exchange([(kept, held_places(waiting, places)) for kept in delayed])
         if against is None:
             return places
         elsewhere = choose(self._rest(), ask)
-        if elsewhere is not None and _admit(delayed, waiting, elsewhere) is None:
+        if elsewhere and _exchange([(kept, held_places(waiting, elsewhere)) for kept in delayed]) is None:
             return elsewhere
         if len(delayed) == len(self._kept):
             self._barred[ask] = _text(against)
@@ -94,17 +94,12 @@ class Heads:
         self._forget()
         self._blocked = [(head, head.ask) for head in heads] + self._blocked
 
-    def stands(self) -> bool:
-        """Whether nobody is delayed by what was since cleared away in `trial` for another, and by that."""
-        before, after = list(self._kept), []
-        for kept in before:
-            head = kept.reservation.waiting
-            again = self._reserve(head, head.ask)
-            if again is None or _later(again.reservation, kept.reservation):
-                return False
-            after.append(again)
-        self._forget()
-        self._kept = after
+    def stands(self, waiting: Waiting, made: Exchange) -> bool:
+        """Whether no head is delayed by what was cleared away for `waiting` and what came; if none, it is noted."""
+        moved = tuple(hold for hold in made.taken if hold.run_id != waiting.key[0])
+        if _exchange([(kept, moved if kept.in_time(waiting) else made.taken) for kept in self._kept], made.gone):
+            return False
+        self._others = None
         return True
 
     def _forget(self) -> None:
@@ -112,13 +107,16 @@ class Heads:
         self._barred.clear()
 
 
-def _admit(delayed: list[Kept], waiting: Waiting, places: tuple[Place, ...]) -> Kept | None:
-    """Lets a unit that outlasts the shadow times into all futures; or into none, and whom it would delay."""
-    for number, kept in enumerate(delayed):
-        if not kept.admit(waiting, places):
-            for other in delayed[:number]:
-                other.withdraw(waiting, places)
+def _exchange(taken: list[tuple[Kept, tuple[Hold, ...]]], gone: tuple[Hold, ...] = ()) -> Kept | None:
+    """Carries an exchange out in all futures, in each with what comes there; or in none, and whom it would delay."""
+    done: list[tuple[Kept, Exchange]] = []
+    for kept, holds in taken:
+        made = kept.exchange(gone, holds)
+        if made is None:
+            for other, its in done:
+                its.undo(other.future)
             return kept
+        done.append((kept, made))
     return None
 
 
@@ -126,9 +124,3 @@ def _text(kept: Kept) -> str:
     head, at = kept.reservation.waiting, kept.reservation.at
     when = "" if at is None else f" in {format_duration(max(0.0, at - kept.now))} at the latest"
     return f"the room is kept for {head.name}, which is next{when} and asked for {head.ask.describe()}"
-
-
-def _later(after: Reservation, before: Reservation) -> bool:
-    if before.at is None:
-        return after.at is None and len(after.waits_for) > len(before.waits_for)
-    return after.at is None or after.at > before.at

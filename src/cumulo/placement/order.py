@@ -225,10 +225,10 @@ class _Pass:
         found = self.clearing.room(waiting, ask) or (self.clearing.preemption(waiting, ask, by) if by else None)
         if found is None or not self._admitted(waiting, found.places):
             return False
-        head = self.heads[waiting.purchase]
-        head.kept()
+        heads = self.heads[waiting.purchase]
+        heads.kept()
         cleared = clear(self.trial, found, self._until(waiting))
-        if not head.stands():
+        if not heads.stands(waiting, cleared):
             cleared.undo(self.trial)
             return False
         self._overtaken(waiting)

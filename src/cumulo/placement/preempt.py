@@ -12,9 +12,9 @@ from cumulo.domain.ask import Ask
 from cumulo.domain.run import PurchaseOption
 from cumulo.placement.fit import Place
 from cumulo.placement.policy import Policy
-from cumulo.placement.reserve import Attempt, attempts
+from cumulo.placement.reserve import Attempt
 from cumulo.placement.shares import Shares, kinds_held
-from cumulo.placement.victims import candidate, cheapest
+from cumulo.placement.victims import Candidate, candidate, cheapest
 from cumulo.placement.world import Waiting, World
 
 
@@ -60,11 +60,14 @@ def claim(waiting: Waiting, sure_kinds: frozenset[str]) -> Claim:
     return Claim(spot=True, borrowed_kinds=sure_kinds)
 
 
-def preempt(world: World, waiting: Waiting, ask: Ask, by: Claim, *, policy: Policy, now: float) -> Preemption | None:
-    """The cheapest preemption with which `waiting` fits; None if there is none."""
-    running = attempts(world.holds.values())
+def may_go(world: World, running: list[Attempt], by: Claim, *, policy: Policy, now: float) -> list[Candidate]:
+    """Which of the running attempts the claim may stop."""
     borrowed = _borrowed(world, running, policy, by.borrowed_kinds) if by.borrowed_kinds else frozenset()
-    may_go = [candidate(attempt, now) for attempt in running if attempt.id in borrowed or (by.spot and attempt.spot)]
+    return [candidate(each, now) for each in running if each.id in borrowed or (by.spot and each.spot)]
+
+
+def preempt(world: World, waiting: Waiting, ask: Ask, may_go: list[Candidate]) -> Preemption | None:
+    """The cheapest preemption with which `waiting` fits; None if there is none."""
     found = cheapest(world, ask, may_go) if may_go else None
     if found is None:
         return None

@@ -99,28 +99,48 @@ class Kept:
             self.now + waiting.duration_s <= at if at is not None else waiting.duration_s <= self.now - head.accepted_at
         )
 
-    def admit(self, waiting: Waiting, places: tuple[Place, ...]) -> bool:
-        """Takes the places at the shadow time too if the head still fits beside them; else changes nothing."""
-        for hold in held_places(waiting, places):
-            self.future.hold(hold)
-        if self.reservation.node_ids.isdisjoint(place.node_id for place in places):
-            return True
+    def exchange(self, gone: tuple[Hold, ...], taken: tuple[Hold, ...]) -> "Exchange | None":
+        """Lets some go and others come at the shadow time if the head still fits then; None, and nothing done, if not.
+
+        Of those that go and come again elsewhere, the ones that have ended by then do not come.
+        """
+        there = tuple(hold for hold in gone if hold.instance_id in self.future.holds)
+        over = {hold.instance_id for hold in gone} - {hold.instance_id for hold in there}
+        made = Exchange(there, tuple(hold for hold in taken if hold.instance_id not in over))
+        made.do(self.future)
+        if self.reservation.node_ids.isdisjoint(hold.node_id for hold in made.taken):
+            return made
         again = choose(self.future, self.reservation.waiting.ask)
         if again is not None:
             self.reservation = replace(self.reservation, places=again)
-            return True
-        self.withdraw(waiting, places)
-        return False
-
-    def withdraw(self, waiting: Waiting, places: tuple[Place, ...]) -> None:
-        """Takes back what was admitted."""
-        for hold in held_places(waiting, places):
-            self.future.release(hold.instance_id)
+            return made
+        made.undo(self.future)
+        return None
 
 
-def held_places(waiting: Waiting, places: tuple[Place, ...], until: float | None = None) -> list[Hold]:
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What has left a world and what has come in its place."""
+
+    gone: tuple[Hold, ...]
+    taken: tuple[Hold, ...]
+
+    def do(self, world: World) -> None:
+        for hold in self.gone:
+            world.release(hold.instance_id)
+        for hold in self.taken:
+            world.hold(hold)
+
+    def undo(self, world: World) -> None:
+        for hold in self.taken:
+            world.release(hold.instance_id)
+        for hold in self.gone:
+            world.hold(hold)
+
+
+def held_places(waiting: Waiting, places: tuple[Place, ...], until: float | None = None) -> tuple[Hold, ...]:
     """What the attempt holds once it has the places, under instance ids made from its key."""
-    return [
+    return tuple(
         Hold(
             instance_id=instance_id(*waiting.key, rank),
             run_id=waiting.key[0],
@@ -137,7 +157,7 @@ def held_places(waiting: Waiting, places: tuple[Place, ...], until: float | None
             migratable=waiting.migratable,
         )
         for rank, place in enumerate(places)
-    ]
+    )
 
 
 def cleared(world: World) -> World:

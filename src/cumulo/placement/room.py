@@ -10,7 +10,7 @@ from cumulo.domain.ask import Ask, GpuAsk
 from cumulo.domain.sharing import SharingMode
 from cumulo.placement.fit import Place, choose
 from cumulo.placement.quota import least_milli
-from cumulo.placement.reserve import attempts, held_places, release
+from cumulo.placement.reserve import Attempt, held_places, release
 from cumulo.placement.shares import kinds_held
 from cumulo.placement.victims import MOST_NODES, Candidate, by_node, candidate, least_freed, sets
 from cumulo.placement.world import Hold, Waiting, World
@@ -41,7 +41,9 @@ class Room:
         return sum(move.lost_gpu_s for move in self.moves)
 
 
-def make_room(world: World, waiting: Waiting, ask: Ask, *, most_moves: int, now: float) -> Room | None:
+def make_room(
+    world: World, waiting: Waiting, ask: Ask, running: list[Attempt], *, most_moves: int, now: float
+) -> Room | None:
     """The cheapest moves, at most `most_moves`, with which `waiting` fits on one node; None if there are none.
 
     Only attempts of one instance move, and only those that hold less of a node's GPUs than the run that they make room
@@ -52,7 +54,7 @@ def make_room(world: World, waiting: Waiting, ask: Ask, *, most_moves: int, now:
     asked = least_milli(ask)
     may_move = [
         candidate(attempt, now)
-        for attempt in attempts(world.holds.values())
+        for attempt in running
         if len(attempt.holds) == 1 and attempt.holds[0].migratable and attempt.gpus_milli < asked
     ]
     best: Room | None = None

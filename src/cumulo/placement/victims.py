@@ -56,21 +56,26 @@ def cost(chosen: Iterable[Candidate]) -> Cost:
 
 
 def cheapest(world: World, ask: Ask, candidates: list[Candidate]) -> tuple[list[Candidate], tuple[Place, ...]] | None:
-    """Which candidates leave, none without need, and where the ask goes then; None if that is not enough."""
-    trial = world.copy()
-    for each in candidates:
-        release(trial, each.attempt)
-    if choose(trial, ask) is None:
-        return None
-    for each in candidates:
-        restore(trial, each.attempt)
-    found = [_greedy(trial, ask, candidates)]
-    if ask.nodes == 1:
-        found += _on_one_node(trial, ask, candidates)
+    """Which candidates leave, none without need, and where the ask goes then; None if that is not enough.
+
+    The ask must not fit as things are. `world` is left as it was.
+    """
+    found = _on_one_node(world, ask, candidates) if ask.nodes == 1 else []
+    if not found:
+        trial = world.copy()
+        for each in candidates:
+            release(trial, each.attempt)
+        if choose(trial, ask) is None:
+            return None
+        for each in candidates:
+            restore(trial, each.attempt)
+        found = [_greedy(trial, ask, candidates)]
     best = min(found, key=lambda chosen: (cost(chosen), [each.attempt.id for each in chosen]))
     for each in best:
-        release(trial, each.attempt)
-    places = choose(trial, ask)
+        release(world, each.attempt)
+    places = choose(world, ask)
+    for each in best:
+        restore(world, each.attempt)
     return (best, places) if places is not None else None
 
 
@@ -105,31 +110,39 @@ def _needed(trial: World, ask: Ask, released: list[Candidate]) -> list[Candidate
     return sorted(needed, key=lambda one: one.order)
 
 
-def _on_one_node(trial: World, ask: Ask, candidates: list[Candidate]) -> list[list[Candidate]]:
+def _on_one_node(world: World, ask: Ask, candidates: list[Candidate]) -> list[list[Candidate]]:
     """The cheapest set on each of the nodes that promise most."""
     found: list[list[Candidate]] = []
     best: Cost | None = None
-    for node_id, _ in by_node(trial, ask, candidates)[:MOST_NODES]:
-        alone = only(trial, node_id)
+    for node_id, _ in by_node(world, ask, candidates)[:MOST_NODES]:
         there = [each for each in candidates if any(hold.node_id == node_id for hold in each.attempt.holds)]
-        for chosen in sets(there, least_freed(alone.nodes[node_id], ask), node_id):
+        alone = _alone(world, node_id, there)
+        for chosen in sets(there, least_freed(world.nodes[node_id], ask), node_id):
             if best is not None and cost(chosen) >= best:
                 break
             if _fits_without(alone, ask, chosen, node_id):
-                # Elsewhere it may need fewer of them, where one is a gang.
-                for each in chosen:
-                    release(trial, each.attempt)
-                needed = _needed(trial, ask, chosen)
+                needed = chosen
+                if any(len(each.attempt.holds) > 1 for each in chosen):
+                    # Where a gang leaves, it may fit on another of its nodes, and need fewer.
+                    needed = _without_need(world, ask, chosen)
                 found.append(needed)
                 best = min(best, cost(needed)) if best else cost(needed)
                 break
     return found
 
 
-def only(world: World, node_id: str) -> World:
-    """One node of a world with what is held of it, to try things on."""
-    holds = {name: hold for name, hold in world.holds.items() if hold.node_id == node_id}
-    return World(nodes={node_id: world.nodes[node_id].copy()}, holds=holds, may_change_mode=world.may_change_mode)
+def _without_need(world: World, ask: Ask, chosen: list[Candidate]) -> list[Candidate]:
+    trial = world.copy()
+    for each in chosen:
+        release(trial, each.attempt)
+    return _needed(trial, ask, chosen)
+
+
+def _alone(world: World, node_id: str, there: list[Candidate]) -> World:
+    """One node of a world, and of what is held of it what may leave, to try things on."""
+    holds = {hold.instance_id: hold for each in there for hold in each.attempt.on(node_id).holds}
+    nodes = {node_id: world.nodes[node_id].copy()}
+    return World(nodes=nodes, holds=holds, may_change_mode=world.may_change_mode)
 
 
 def _fits_without(alone: World, ask: Ask, chosen: list[Candidate], node_id: str) -> bool:
