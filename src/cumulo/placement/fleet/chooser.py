@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from cumulo.placement.fleet import losses as plain
 from cumulo.placement.fleet.losses import NEVER, Asked, Standing
+from cumulo.placement.fleet.memo import Memo, States
 from cumulo.placement.fleet.rows import Bools, Int8s, Int32s, Rows
 from cumulo.placement.fleet.worth import Worth
 
@@ -62,7 +62,12 @@ class Chooser:
         self._asked: list[Asked] = []
         self._kept: list[_Kept | None] = []
         self._all = np.arange(len(rows), dtype=np.int32)
-        self._standing = Standing(len(rows), worth)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing that was worked out holds any more."""
+        self._standing = Standing(len(self.rows), self.worth)
+        self._states, self._memo = States(self.rows), Memo(self.worth)
 
     def learn(self, asked: Asked) -> int:
         """The number by which an ask is known here from now on."""
@@ -75,14 +80,14 @@ class Chooser:
         self.worth, self.tolerance = worth, tolerance
         self._fragmented = bool(worth.idle.any())
         self._kept = [None] * len(self._kept)
-        self._standing = Standing(len(self.rows), worth)
+        self._standing, self._memo = Standing(len(self.rows), worth), Memo(worth)
 
     def copy(self, rows: Rows) -> "Chooser":
         """The same over a copy of the rows; what was worked out stays known to both."""
         twin = object.__new__(Chooser)
         twin.rows, twin.worth, twin.tolerance, twin.kernels = rows, self.worth, self.tolerance, self.kernels
         twin._fragmented, twin._asked, twin._all = self._fragmented, list(self._asked), self._all
-        twin._standing = Standing(len(rows), self.worth)
+        twin._standing, twin._states, twin._memo = Standing(len(rows), self.worth), self._states.copy(), self._memo
         for kept in self._kept:
             if kept is not None:
                 kept.shared = True
@@ -145,9 +150,12 @@ class Chooser:
             kept.loss, kept.device, kept.shared = kept.loss.copy(), kept.device.copy(), False
 
     def _work_out(self, number: int, kept: _Kept, rows: Int32s) -> None:
-        asked, state = self._asked[number], self.rows.state
+        asked = self._asked[number]
         if self.kernels is not None:
-            self.kernels.losses(state, self.worth, *asked, rows, self._fragmented, kept.loss, kept.device)
+            self.kernels.losses(self.rows.state, self.worth, *asked, rows, self._fragmented, kept.loss, kept.device)
         else:
-            self._standing.refresh(self.rows, self.worth)
-            kept.loss[rows], kept.device[rows] = plain.losses(state, self.worth, self._standing, asked, rows)
+            if not self._states.follow(self.rows):
+                self._forget()
+                self._states.follow(self.rows)
+            found = self._memo.look_up(number, asked, self.rows, self._standing, self._states, rows)
+            kept.loss[rows], kept.device[rows] = found

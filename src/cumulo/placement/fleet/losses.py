@@ -22,7 +22,7 @@ LEAST_MEMORY: Final = 2 * GIB
 _LEAST_SHARE_CPUS: Final = 100
 _LEAST_SHARE_MEMORY: Final = 256 * MIB
 # Above the thousandths of a device: of devices where the ask costs the same the fullest is taken, then the first.
-_TIES: Final = 1024
+TIES: Final = 1024
 _TOP: Final = np.iinfo(np.int64).max
 
 
@@ -183,8 +183,8 @@ def _after_fraction(
         value -= before[row] - still * WHOLE_MILLI * worth.block[its_kind, its_step, still]
     # The most worth is left; of equals the fullest device, then the first.
     order = np.full(free.shape, _TOP)
-    order[row, device] = now - value * _TIES
+    order[row, device] = now - value * TIES
     best = order.argmin(axis=1)
     chosen = order[np.arange(len(rows)), best]
-    left = -(chosen // _TIES)
+    left = -(chosen // TIES)
     return left, np.where(chosen < _TOP, best, -1).astype(np.int8)

@@ -118,7 +118,8 @@ class _Fluid:
 
 def prices_of(demands: Sequence[Demand], capacity: Capacity) -> Prices:
     """The prices of a mix on a fleet. Without devices, or where the program has no solution, there are none."""
-    if not capacity.devices.sum() or not any(gpu_share(demand.shape) for demand in demands):
+    demands = [demand for demand in demands if _possible(demand, capacity)]
+    if not any(demand.shape.gpus for demand in demands):
         return NO_PRICES
     fluid = _Fluid(demands, capacity)
     fluid.begin()
@@ -136,6 +137,12 @@ def prices_of(demands: Sequence[Demand], capacity: Capacity) -> Prices:
             break
     net = np.where(fluid.gpus > 0, np.maximum(fluid.gpus - prices[3 * kinds :], 0.0), 0.0)
     return Prices(demands=tuple(demands), net=net, cpu=prices[kinds : 2 * kinds])
+
+
+def _possible(demand: Demand, capacity: Capacity) -> bool:
+    """Whether the fleet has anything that will do."""
+    admitted = zip(demand.shape.milli, capacity.devices, strict=True)
+    return not demand.shape.gpus or any(milli and devices for milli, devices in admitted)
 
 
 def cells_of(demands: Sequence[Demand], kinds: int) -> NDArray[np.int64]:

@@ -126,17 +126,19 @@ class Rows:
         state = self.state
         state.cpus[row] -= cpus
         state.memory[row] -= memory
+        free = state.free[row].tolist()
         taken = [device]
         if gpus and device < 0:
-            taken = np.flatnonzero(state.free[row] == WHOLE_MILLI)[:gpus].tolist()
-            state.free[row, taken] = 0
-            state.mode[row, taken] = CLOSED
+            taken = [place for place, each in enumerate(free) if each == WHOLE_MILLI][:gpus]
+            for place in taken:
+                free[place] = state.free[row, place] = 0
+                state.mode[row, place] = CLOSED
             state.full[row] -= gpus
         elif gpus:
-            state.full[row] -= state.free[row, device] == WHOLE_MILLI
-            state.free[row, device] -= milli
+            state.full[row] -= free[device] == WHOLE_MILLI
+            free[device] = state.free[row, device] = free[device] - milli
             state.mode[row, device] = MPS
-        state.largest[row] = WHOLE_MILLI if state.full[row] else state.free[row].max()
+        state.largest[row] = max(free)
         self.changed(row, grew=False)
         return taken
 
