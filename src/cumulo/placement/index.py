@@ -153,19 +153,19 @@ class FleetIndex:
                 alike = rows if kind is None else rows[kind_of[rows] == kind]
                 if len(alike) < ask.nodes:
                     continue
-                alike = alike[np.argsort(losses[alike], kind="stable")]
-                chosen = _together(alike.tolist(), [self._near(world, row) for row in alike.tolist()], ask.nodes)
-                spread = tuple(len({self._near(world, row)[:depth] for row in chosen}) for depth in range(1, 4))
+                near = {row: self._near(world, row) for row in alike[np.argsort(losses[alike], kind="stable")].tolist()}
+                chosen = _together(near, ask.nodes)
+                spread = tuple(len({near[row][level] for row in chosen}) for level in range(len(LOCALITY)))
                 loss = int(losses[chosen].sum())
                 found = [(row, self.chooser.device(number, row)) for row in chosen]
-                if best is None or (spread[::-1], loss) < (best[0], best[1]):
-                    best = spread[::-1], loss, found
+                if best is None or (spread, loss) < best[:2]:
+                    best = spread, loss, found
         return None if best is None else [self._spot(row, device, gpus) for row, device in best[2]]
 
     def _near(self, world: World, row: int) -> tuple[str, ...]:
-        """Where a row's node stands, the widest place first."""
+        """Where a row's node stands, in the order of LOCALITY; "" where it does not say."""
         labels = world.nodes[self._nodes[row]].node.labels
-        return tuple(labels.get(label, "") for label in reversed(LOCALITY))
+        return tuple(labels.get(label, "") for label in LOCALITY)
 
     def _spot(self, row: int, device: int, gpus: int) -> Spot:
         chosen = self._devices[row][device] if device >= 0 else None
@@ -279,21 +279,18 @@ def _named(gpu: GpuAsk, kinds: Iterable[Kind]) -> frozenset[str] | None:
     return frozenset[str]().union(*(resolve(name, present=present) for name in gpu.names))
 
 
-def _together(rows: list[int], near: list[tuple[str, ...]], count: int) -> list[int]:
-    """`count` of the rows, which come cheapest first, in as few and as narrow neighbourhoods as can be."""
-    whole: list[tuple[int, ...]] = []
-    for depth in range(len(LOCALITY), 0, -1):
-        groups: dict[tuple[str, ...], list[int]] = {}
-        for row, place in zip(rows, near, strict=True):
-            groups.setdefault(place[:depth], []).append(row)
+def _together(near: Mapping[int, tuple[str, ...]], count: int) -> list[int]:
+    """`count` of the rows, which come cheapest first with where each stands, as near to one another as can be."""
+    neighbourhoods: list[list[int]] = []
+    for level in range(len(LOCALITY)):
+        groups: dict[str, list[int]] = {}
+        for row, places in near.items():
+            if places[level]:
+                groups.setdefault(places[level], []).append(row)
         enough = [group for group in groups.values() if len(group) >= count]
         if enough:
-            # The neighbourhood that the gang fills best, so that larger ones stay whole.
-            return sorted(min(enough, key=lambda group: (len(group), rows.index(group[0])))[:count])
-        whole = [tuple(group) for group in groups.values()]
-    found: list[int] = []
-    for group in sorted(whole, key=lambda group: (-len(group), rows.index(group[0]))):
-        found += group[: count - len(found)]
-        if len(found) == count:
-            break
-    return found
+            # The one that the gang fills best, so that larger ones stay whole; of equals the cheapest.
+            return sorted(min(enough, key=len)[:count])
+        neighbourhoods = neighbourhoods or sorted(groups.values(), key=lambda group: -len(group))
+    found = [row for group in neighbourhoods for row in group]
+    return (found + [row for row in near if row not in set(found)])[:count]

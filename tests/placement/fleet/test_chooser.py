@@ -1,4 +1,4 @@
-"""The chooser: kept losses equal fresh ones whatever changed, first fit among near equals, copies that disturb nothing."""
+"""The chooser: kept losses equal fresh ones, first fit among near equals, and copies that disturb nothing."""
 
 import numpy as np
 import pytest

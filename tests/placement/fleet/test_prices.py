@@ -1,0 +1,77 @@
+"""Prices and worth: what is plentiful costs all it brings, what fills holes little, and scarce kinds cost more."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cumulo.domain.quantities import GIB
+from cumulo.placement.fleet.mix import AskShape, Demand, Mix
+from cumulo.placement.fleet.prices import CELLS, NO_PRICES, Capacity, fill, prices_of
+from cumulo.placement.fleet.worth import NANO, worth_of
+
+TWO_KINDS = Capacity(np.array([80.0, 20.0]), np.array([960_000.0, 240_000.0]), np.array([9600.0, 2400.0]) * GIB)
+
+
+def demand(milli, share, *, gpus=1, cpus=4000):
+    return Demand(AskShape(gpus, milli, cpus), share, 8.0 * GIB)
+
+
+def test_a_fraction_that_leaves_a_hole_costs_all_it_brings_and_its_filler_little():
+    big, filler = demand((810, 810), 0.95), demand((190, 190), 0.05)
+    net = prices_of([big, filler], TWO_KINDS).net
+    assert net[0] == pytest.approx(0.81, abs=0.05)
+    assert net[1] < 0.05
+
+
+def test_a_kind_that_many_insist_on_is_worth_more():
+    picky, easy = demand((0, 1000), 0.3), demand((1000, 1000), 0.7)
+    prices = prices_of([picky, easy], TWO_KINDS)
+    worth = worth_of(prices, TWO_KINDS, devices=8, ended=0.0)
+    assert worth.whole[1, 1].max() > worth.whole[0, 1].max()
+
+
+def test_what_no_kind_can_give_is_left_out_and_nothing_at_all_has_no_prices():
+    nowhere = Capacity(np.array([80.0, 0.0]), TWO_KINDS.cpus, TWO_KINDS.memory)
+    assert prices_of([demand((0, 1000), 1.0)], nowhere) is NO_PRICES
+    assert len(prices_of([demand((0, 1000), 0.5), demand((1000, 0), 0.5)], nowhere).net) == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([100, 190, 470, 530, 810, 1000]), st.integers(1, 50)), min_size=1, max_size=6)
+)
+def test_more_room_is_never_worth_less(mix):
+    demands = [demand((milli, milli), count / 50) for milli, count in mix]
+    worth = worth_of(prices_of(demands, TWO_KINDS), TWO_KINDS, devices=8, ended=0.0)
+    assert (np.diff(worth.part, axis=1) >= 0).all()
+    assert (np.diff(worth.whole, axis=1) >= 0).all()
+    assert worth.part.max() <= 1.2 * NANO
+
+
+def test_fragmentation_counts_only_once_something_has_left():
+    prices = prices_of([demand((470, 470), 0.5), demand((1000, 1000), 0.5)], TWO_KINDS)
+    assert not worth_of(prices, TWO_KINDS, devices=8, ended=0.0).idle.any()
+    worth = worth_of(prices, TWO_KINDS, devices=8, ended=1.0)
+    # With CPUs enough: a thousandth of a device of which 300 are free serves nobody, of 470 a half of all asks.
+    assert worth.idle[0, -1, 30] == pytest.approx(NANO / 1000)
+    assert worth.idle[0, -1, 47] == pytest.approx(NANO / 2000)
+
+
+def test_the_knapsack_is_filled_best():
+    best, choice = fill(np.array([[0.6, 0.45, 0.0]]), np.array([[60, 40, 10]]))
+    assert best[0, CELLS] == pytest.approx(1.05)
+    assert best[0, 39] == 0.0
+    assert choice[0, 40] == 1
+
+
+def test_a_mix_is_reviewed_ever_more_rarely_and_forgets_slowly():
+    mix, reviews = Mix(), []
+    for number in range(1, 30_001):
+        if mix.see(AskShape(1, (1000 if number > 20_000 else 500,), 4000), GIB):
+            mix.review()
+            reviews.append(number)
+    assert reviews[:4] == [64, 128, 256, 512]
+    assert max(np.diff(reviews)) <= 5_000
+    shares = {each.shape.milli[0]: each.share for each in mix.review()}
+    assert shares[1000] > 1 / 3  # 10,000 of 30,000, but the later
