@@ -499,3 +499,14 @@ def test_counts_are_tried_from_the_most_to_the_least(seen, asked):
         taken = len(chosen[0].slices)
         more = [count for count in counts if count > taken]
         assert all(refusal(use, asked, kinds, count) for use in seen.nodes.values() for count in more)
+
+
+def test_whole_devices_lie_on_one_numa_node_where_they_can_and_fill_it():
+    def on(*numa):
+        made = tuple(replace(device("a", index), numa_node=each) for index, each in enumerate(numa))
+        return world(node("a", made))
+
+    assert choose(on(0, 0, 0, 0, 1, 1, 1, 1), ask("A100:4"))[0].device_uuids == ("a-0", "a-1", "a-2", "a-3")
+    assert choose(on(0, 1, 1, 0, 0), ask("A100:2"))[0].device_uuids == ("a-1", "a-2")
+    assert choose(on(0, 1, 0, 1, 1), ask("A100:1"))[0].device_uuids == ("a-0",)
+    assert choose(on(0, 1, 1, 1, 0), ask("A100:4"))[0].device_uuids == ("a-0", "a-1", "a-2", "a-3")

@@ -100,6 +100,20 @@ def take(use: NodeUse, parts: list[Part], count: int) -> tuple[Slice, ...] | Non
     return tuple(part.slice for part in fitting[:count]) if len(fitting) >= count else None
 
 
+def _together(parts: list[Part], count: int) -> list[Part]:
+    """Whole devices in the order in which to take `count` of them: those of the NUMA node they fill best come first.
+
+    Where no NUMA node has as many, those of the fullest ones do, so that as few as can be are spanned.
+    """
+    by_numa: dict[int | None, list[Part]] = {}
+    for part in parts:
+        by_numa.setdefault(part.device.numa_node, []).append(part)
+    groups = sorted(by_numa.values(), key=len)
+    first = next((group for group in groups if len(group) >= count), [])
+    rest = [part for group in reversed(groups) if group is not first for part in group]
+    return first + rest
+
+
 def _take_mig(use: NodeUse, parts: list[Part], count: int) -> tuple[Slice, ...] | None:
     """Instance after instance where it takes the least worth from a device (`cumulo.placement.mig`).
 
