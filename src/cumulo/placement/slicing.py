@@ -97,7 +97,10 @@ def take(use: NodeUse, parts: list[Part], count: int) -> tuple[Slice, ...] | Non
     fitting = [part for part in parts if room(use, part)]
     if fitting and fitting[0].slice.mode.fraction:
         fitting.sort(key=lambda part: (use.empty(part.device), share_free(use, part.device) - part.slice.milli))
-    return tuple(part.slice for part in fitting[:count]) if len(fitting) >= count else None
+    else:
+        fitting = _together(fitting, count)
+    taken = sorted(fitting[:count], key=lambda part: part.device.index)
+    return tuple(part.slice for part in taken) if len(fitting) >= count else None
 
 
 def _together(parts: list[Part], count: int) -> list[Part]:
