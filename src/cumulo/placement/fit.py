@@ -1,6 +1,7 @@
 """Where an ask fits, and the choice among the nodes that can take it. Why one can't is told by `refuse`."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,6 +63,15 @@ def choose(world: World, ask: Ask) -> tuple[Place, ...] | None:
         if found is not None:
             return found
     return None
+
+
+def prepare(world: World, asks: Iterable[Ask]) -> None:
+    """Works out what asks cost in a world that is about to be copied, so that no copy has to do it for itself."""
+    index = index_of(world)
+    for ask in asks:
+        if ask.gpu is None or ask.gpu.mig_profile is None:
+            kinds = admitted_kinds(ask.gpu, world) if ask.gpu else None
+            index.warm(ask, gpu_counts(ask, world)[0], kinds)
 
 
 def _by_index(world: World, ask: Ask, kinds: frozenset[str] | None, gpus: int) -> tuple[Place, ...] | None:

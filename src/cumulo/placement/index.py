@@ -120,11 +120,10 @@ class FleetIndex:
             worth = self.appraisal.review(self._capacity, self._most)
             self.chooser.value_by(worth, tolerance=self.appraisal.tolerance)
 
-    def warm(self, asks: Iterable[tuple[Ask, int, frozenset[str] | None]]) -> None:
-        """Works out beforehand what asks (with their GPUs and kinds) cost, so that copies need not each do it."""
-        for ask, gpus, kinds in asks:
-            for number in self._known(ask, gpus, kinds):
-                self.chooser.losses(number)
+    def warm(self, ask: Ask, gpus: int, kinds: frozenset[str] | None) -> None:
+        """Works out what an ask costs everywhere."""
+        for number in self._known(ask, gpus, kinds):
+            self.chooser.losses(number)
 
     def best(self, ask: Ask, gpus: int, kinds: frozenset[str] | None) -> Spot | None:
         """Where one instance with `gpus` GPUs of those kinds (None: any) goes now."""

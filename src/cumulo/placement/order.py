@@ -8,12 +8,13 @@ distinct ask is tried once per pass: with 500 equal ones waiting, one refusal sp
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from cumulo.domain.ask import Ask
 from cumulo.domain.run import PurchaseOption
 from cumulo.placement.clearing import Clearing, clear, keep
-from cumulo.placement.fit import Place, choose
+from cumulo.placement.fit import Place, choose, prepare
 from cumulo.placement.head import Heads
 from cumulo.placement.policy import Policy
 from cumulo.placement.preempt import Claim, Preemption, claim, sure_kinds
@@ -25,6 +26,8 @@ from cumulo.placement.shares import Shares, Usage
 from cumulo.placement.turns import Turns
 from cumulo.placement.world import Waiting, World
 
+# So many distinct asks of a queue are worked out before the world is copied.
+MOST_PREPARED: Final = 256
 # Nobody is named, nobody is sure of anything, and no clock is needed.
 PLAIN: Final = Policy()
 
@@ -108,6 +111,7 @@ class _Pass:
         now: float | None,
         ends: Mapping[str, float],
     ) -> None:
+        prepare(world, islice(dict.fromkeys(waiting.ask for waiting in queue), MOST_PREPARED))
         self.trial = world.copy()
         self.queue, self.policy, self.now = queue, policy, now
         projects = {waiting.project for waiting in queue}

@@ -120,6 +120,8 @@ class World:
     # The nodes as arrays, made when something is first placed, and the nodes that it has not yet seen as they are.
     index: "FleetIndex | None" = field(default=None, compare=False, repr=False)
     touched: set[str] = field(default_factory=set, compare=False, repr=False)
+    # The GPU kinds, as of so many nodes.
+    _models: tuple[int, frozenset[str]] = field(default=(-1, frozenset()), compare=False, repr=False)
     # A copy, on which things are tried, learns nothing from them.
     learns: bool = field(default=True, compare=False, repr=False)
 
@@ -137,6 +139,7 @@ class World:
         )
         use.generation = generation if generation is not None else (known.generation if known else 0)
         self.nodes[node_id] = use
+        self._models = -1, frozenset()
         self.touched.add(node_id)
         self._shared.discard(node_id)
         for hold in self.holds.values():
@@ -201,6 +204,7 @@ class World:
             index=self.index.copy() if self.index else None,
             touched=set(self.touched),
             learns=False,
+            _models=self._models,
         )
 
     def _own(self, node_id: str) -> NodeUse:
@@ -214,7 +218,11 @@ class World:
 
     def models(self) -> frozenset[str]:
         """The GPU kinds that are there."""
-        return frozenset(device.model for use in self.nodes.values() for device in use.node.devices)
+        count, models = self._models
+        if count != len(self.nodes):
+            models = frozenset(device.model for use in self.nodes.values() for device in use.node.devices)
+            self._models = len(self.nodes), models
+        return models
 
 
 def _take(use: NodeUse, hold: Hold) -> None:
