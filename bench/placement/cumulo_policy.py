@@ -23,7 +23,7 @@ class CumuloPolicy:
             raise RuntimeError("numba is not installed: pip install cumulo[scale]")
         worth = self.appraisal.worth(self.capacity, self.most)
         self.chooser = Chooser(self.rows, worth, tolerance=self.appraisal.tolerance, kernels=kernels)
-        self.shapes, self.needs = [], []
+        self.asked, self.shapes, self.needs = [], [], []
         for pod in trace.classes:
             milli = np.array(
                 [pod.milli if pod.models >> kind & 1 else 0 for kind in range(len(MODELS))], dtype=np.int16
@@ -31,6 +31,7 @@ class CumuloPolicy:
             fraction = 0 < pod.milli < 1000
             asked = Asked(pod.gpus, milli, pod.cpus, pod.memory * MIB, MPS if fraction else EMPTY)
             self.chooser.learn(asked)
+            self.asked.append(asked)
             self.shapes.append(AskShape(pod.gpus, tuple(int(each) for each in milli), pod.cpus))
             self.needs.append((pod.cpus, pod.memory * MIB, pod.gpus, pod.milli, fraction))
 

@@ -1,7 +1,8 @@
-"""Making room on arrays: the fewest fractions to move off one row so that several whole devices are free there.
+"""Making room on arrays: the fewest small runs to move off one row so that several whole devices are free there.
 
-An ask for several devices waits for a node to empty by itself, which with many small asks about hardly ever happens;
-moving a few of them, each to the best place that it can have now, lets it in at once. Only fractions move.
+An ask for several devices waits for a node to empty by itself, which with many small runs about hardly ever happens;
+moving a few of them, each to the best place that it can have now, lets it in at once. What moves holds a fraction of a
+device or one whole device.
 """
 
 from typing import Final, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from cumulo.domain.sharing import WHOLE_MILLI
 from cumulo.placement.fleet.chooser import Chooser
 from cumulo.placement.fleet.losses import Asked, needs
-from cumulo.placement.fleet.rows import CLOSED, Bools, Int8s, Int16s, Int32s, Int64s, Rows
+from cumulo.placement.fleet.rows import Bools, Int8s, Int16s, Int32s, Int64s, Rows
 
 # So many rows are tried, those of the fewest moves first.
 _TRIED: Final = 8
@@ -19,7 +20,7 @@ _TOO_MANY: Final = 1 << 20
 
 
 class Movable(NamedTuple):
-    """Running fractions that may move, M long: where they are, what they hold, the chooser's number of their ask."""
+    """Runs that may move, M long: where they are, what they hold of one device, the chooser's number of their ask."""
 
     row: Int32s
     device: Int8s
@@ -55,7 +56,7 @@ class _Clearing(NamedTuple):
 def make_room(rows: Rows, chooser: Chooser, asked: Asked, movable: Movable, *, most: int) -> Moves | None:
     """The fewest moves, at most `most`, that let in an ask for whole devices; None if none do.
 
-    Each moved fraction goes where the chooser puts it, the largest first, beside the ask that it makes room for.
+    Each goes where the chooser puts it, the largest first, beside the ask that it makes room for.
     `rows` and `chooser` are left as they are.
     """
     clearing = _clearing(rows, asked, movable)
@@ -75,8 +76,7 @@ def _clearing(rows: Rows, asked: Asked, movable: Movable) -> _Clearing:
     size = shape[0] * shape[1]
     held = np.bincount(there, weights=movable.milli, minlength=size).reshape(shape)
     count = np.bincount(there, minlength=size).reshape(shape)
-    empties = (state.mode != CLOSED) & (state.free + held == WHOLE_MILLI)
-    cost = np.where(empties, count, _TOO_MANY)
+    cost = np.where(state.free + held == WHOLE_MILLI, count, _TOO_MANY)
     devices = np.argsort(cost, axis=1, kind="stable")[:, : asked.gpus]
     total = np.take_along_axis(cost, devices, axis=1).sum(axis=1)
     freed = [
@@ -107,7 +107,7 @@ def _moved(
         pick = choice.pick(int(movable.ask[which]))
         if pick is None:
             return None
-        trial.take(
+        [device] = trial.take(
             pick.row,
             cpus=int(movable.cpus[which]),
             memory=int(movable.memory[which]),
@@ -115,7 +115,7 @@ def _moved(
             milli=int(movable.milli[which]),
             device=pick.device,
         )
-        moves.append(Move(which, pick.row, pick.device))
+        moves.append(Move(which, pick.row, device))
     return tuple(moves)
 
 
