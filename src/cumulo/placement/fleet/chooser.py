@@ -99,9 +99,10 @@ class Chooser:
         kept = self._kept[number]
         if self.kernels is not None and kept is not None and (rows := self.rows.since(kept.seen)) is not None:
             self._own(kept)
+            standing = self._standing
             row = self.kernels.pick(
                 self.rows.state, self.worth, *self._asked[number], rows, self._fragmented, kept.loss, kept.device,
-                self.rows.grown, kept.seen, self.tolerance,
+                (standing.sums, standing.worth), standing.stale(self.rows), self.rows.grown, kept.seen, self.tolerance,
             )  # fmt: skip
             kept.seen = self.rows.changes
             return Pick(row, int(kept.device[row]), int(kept.loss[row])) if row >= 0 else None
@@ -152,7 +153,9 @@ class Chooser:
     def _work_out(self, number: int, kept: _Kept, rows: Int32s) -> None:
         asked = self._asked[number]
         if self.kernels is not None:
-            self.kernels.losses(self.rows.state, self.worth, *asked, rows, self._fragmented, kept.loss, kept.device)
+            standing, state = (self._standing.sums, self._standing.worth), self.rows.state
+            self.kernels.stand(state, self.worth, self._standing.stale(self.rows), self._fragmented, *standing)
+            self.kernels.losses(state, self.worth, *asked, rows, self._fragmented, kept.loss, kept.device, standing)
         else:
             if not self._states.follow(self.rows):
                 self._forget()

@@ -39,8 +39,28 @@ def _wasted(worth, kind, cpus, free, full, skip, instead):  # type: ignore[no-un
 
 
 @_compile
-def _row(state, worth, gpus, asked_milli, asked_cpus, asked_memory, mode, row, fragmented, sums):  # type: ignore[no-untyped-def]
-    """(loss in micro-devices, device) of one row. `sums` is room for J numbers."""
+def stand(state, worth, rows, fragmented, sums, worths):  # type: ignore[no-untyped-def]
+    """Works out anew what `rows` are worth as they are: `losses.Standing` in loops."""
+    prices = worth.cpu.shape[1]
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        kind, cpus, full, free = state.kind[row], state.cpus[row], np.int64(state.full[row]), state.free[row]
+        before = _TOP
+        for j in range(prices):
+            found = worth.cpu[kind, j] * cpus + worth.whole[kind, full, j]
+            for device in range(free.shape[0]):
+                if 0 < free[device] < WHOLE_MILLI:
+                    found += worth.part[kind, free[device] // CELL, j]
+            sums[row, j] = found
+            before = min(before, found)
+        if fragmented:
+            before -= _wasted(worth, kind, cpus, free, full, -1, 0)
+        worths[row] = before
+
+
+@_compile
+def _row(state, worth, gpus, asked_milli, asked_cpus, asked_memory, mode, row, fragmented, standing):  # type: ignore[no-untyped-def]
+    """(loss in micro-devices, device) of one row. `standing` is what the rows' value sums to, and their worth."""
     kind = state.kind[row]
     milli = np.int64(asked_milli[kind])
     if not state.ready[row] or (gpus > 0 and milli == 0) or (gpus == 0 and not state.first[row]):
@@ -58,17 +78,8 @@ def _row(state, worth, gpus, asked_milli, asked_cpus, asked_memory, mode, row, f
         return _NEVER, -1
     free = state.free[row]
     prices = worth.cpu.shape[1]
-    before = _TOP
-    for j in range(prices):
-        found = worth.cpu[kind, j] * free_cpus + worth.whole[kind, full, j]
-        for device in range(free.shape[0]):
-            if 0 < free[device] < WHOLE_MILLI:
-                found += worth.part[kind, free[device] // CELL, j]
-        sums[j] = found
-        before = min(before, found)
+    sums, before = standing[0][row], standing[1][row]
     left = free_cpus - cpus
-    if fragmented:
-        before -= _wasted(worth, kind, free_cpus, free, full, -1, 0)
     if mode == EMPTY:
         after = _TOP
         for j in range(prices):
@@ -142,9 +153,8 @@ def _alike(state, one, other):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def losses(state, worth, gpus, milli, cpus, memory, mode, rows, fragmented, loss, device):  # type: ignore[no-untyped-def]
+def losses(state, worth, gpus, milli, cpus, memory, mode, rows, fragmented, loss, device, standing):  # type: ignore[no-untyped-def]
     """Writes loss and device of each of `rows` into the arrays of all rows. What is alike is worked out once."""
-    sums = np.zeros(worth.cpu.shape[1], dtype=np.int64)
     size = 1
     while size < 2 * rows.shape[0]:
         size *= 2
@@ -158,17 +168,37 @@ def losses(state, worth, gpus, milli, cpus, memory, mode, rows, fragmented, loss
             loss[row], device[row] = loss[known[place]], device[known[place]]
             continue
         known[place] = row
-        loss[row], device[row] = _row(state, worth, gpus, milli, cpus, memory, mode, row, fragmented, sums)
+        loss[row], device[row] = _row(state, worth, gpus, milli, cpus, memory, mode, row, fragmented, standing)
 
 
 @_compile
-def pick(state, worth, gpus, milli, cpus, memory, mode, rows, fragmented, loss, device, grown, seen, tolerance):  # type: ignore[no-untyped-def]
-    """Brings the losses of the changed `rows` up to date and gives the first row within `tolerance` of the least."""
-    sums = np.zeros(worth.cpu.shape[1], dtype=np.int64)
+def pick(  # type: ignore[no-untyped-def]
+    state,
+    worth,
+    gpus,
+    milli,
+    cpus,
+    memory,
+    mode,
+    rows,
+    fragmented,
+    loss,
+    device,
+    standing,
+    stale,
+    grown,
+    seen,
+    tolerance,
+):
+    """Brings the losses of the changed `rows` up to date and gives the first row within `tolerance` of the least.
+
+    `stale` are the rows whose `standing` is to be worked out anew.
+    """
+    stand(state, worth, stale, fragmented, standing[0], standing[1])
     for index in range(rows.shape[0]):
         row = rows[index]
         if loss[row] != _NEVER or grown[row] > seen:
-            loss[row], device[row] = _row(state, worth, gpus, milli, cpus, memory, mode, row, fragmented, sums)
+            loss[row], device[row] = _row(state, worth, gpus, milli, cpus, memory, mode, row, fragmented, standing)
     least = loss.min()
     if least == _NEVER:
         return -1

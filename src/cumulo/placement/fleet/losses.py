@@ -75,13 +75,16 @@ class Standing:
         self.fragmented = bool(worth.idle.any())
         self.seen = -1
 
-    def refresh(self, rows: Rows, worth: Worth) -> None:
-        """Works out anew the rows that changed since the last time."""
+    def stale(self, rows: Rows) -> Int32s:
+        """The rows that changed since the last time, which are to be worked out anew now."""
         changed = rows.since(self.seen) if self.seen >= 0 else None
         self.seen = rows.changes
-        if changed is None:
-            changed = np.arange(len(rows), dtype=np.int32)
-        elif not len(changed):
+        return np.arange(len(rows), dtype=np.int32) if changed is None else changed
+
+    def refresh(self, rows: Rows, worth: Worth) -> None:
+        """Works out anew the rows that changed since the last time."""
+        changed = self.stale(rows)
+        if not len(changed):
             return
         state = rows.state
         kind, cpus, free, full = state.kind[changed], state.cpus[changed], state.free[changed], state.full[changed]

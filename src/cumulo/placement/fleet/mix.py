@@ -15,6 +15,7 @@ MOST: Final = 160
 _COVERED: Final = 0.95
 _CORE: Final = 0.025  # what a CPU weighs beside a GPU
 # A review comes when as many asks more were seen as this share of those before, and at the latest after so many.
+_FORGOTTEN: Final = 0.25
 _REVIEW_SHARE: Final = 1.0
 _FIRST_REVIEW: Final = 64
 _LAST_REVIEW: Final = 5_000
@@ -42,15 +43,17 @@ class Demand(NamedTuple):
 class Mix:
     """Counts asks by shape. `due`: after how many asks seen the prices should be worked out anew."""
 
-    counts: dict[AskShape, float] = field(default_factory=dict)
-    memory: dict[AskShape, float] = field(default_factory=dict)
+    asked: dict[AskShape, list[float]] = field(default_factory=dict)  # how often, and the memory of all of them
     seen: int = 0
     due: int = _FIRST_REVIEW
 
     def see(self, shape: AskShape, memory: int) -> bool:
         """Counts an ask; True when it is time for a review."""
-        self.counts[shape] = self.counts.get(shape, 0.0) + 1.0
-        self.memory[shape] = self.memory.get(shape, 0.0) + memory
+        entry = self.asked.get(shape)
+        if entry is None:
+            entry = self.asked[shape] = [0.0, 0.0]
+        entry[0] += 1.0
+        entry[1] += memory
         self.seen += 1
         return self.seen >= self.due
 
@@ -58,13 +61,13 @@ class Mix:
         """What to expect, most first, and sets when the next review is due."""
         self.due = self.seen + max(_FIRST_REVIEW, min(int(self.seen * _REVIEW_SHARE), _LAST_REVIEW))
         found = self._top()
-        if self.seen >= MEMORY and sum(self.counts.values()) > MEMORY:
-            self.counts = {shape: count / 2 for shape, count in self.counts.items() if count > 0.5}
-            self.memory = {shape: self.memory[shape] / 2 for shape in self.counts}
+        if sum(count for count, _ in self.asked.values()) > MEMORY:
+            halved = {shape: [count / 2, memory / 2] for shape, (count, memory) in self.asked.items()}
+            self.asked = {shape: entry for shape, entry in halved.items() if entry[0] > _FORGOTTEN}
         return found
 
     def _top(self) -> list[Demand]:
-        weighed = {shape: count * weight(shape) for shape, count in self.counts.items()}
+        weighed = {shape: count * weight(shape) for shape, (count, _) in self.asked.items()}
         kept: list[AskShape] = []
         covered, total = 0.0, sum(weighed.values())
         for shape in sorted(weighed, key=lambda shape: (-weighed[shape], shape)):
@@ -72,8 +75,10 @@ class Mix:
                 break
             kept.append(shape)
             covered += weighed[shape]
-        count = sum(self.counts[shape] for shape in kept)
-        return [Demand(shape, self.counts[shape] / count, self.memory[shape] / self.counts[shape]) for shape in kept]
+        total = sum(self.asked[shape][0] for shape in kept)
+        return [
+            Demand(shape, self.asked[shape][0] / total, self.asked[shape][1] / self.asked[shape][0]) for shape in kept
+        ]
 
 
 def weight(shape: AskShape) -> float:
