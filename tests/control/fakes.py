@@ -14,6 +14,7 @@ from sqlalchemy import Connection, select
 from cumulo.control import Control
 from cumulo.control.loading import load
 from cumulo.control.requests import Inbox
+from cumulo.control.rules import Rules
 from cumulo.control.scheduling import Rates
 from cumulo.domain.ask import Ask, parse_gpu_ask
 from cumulo.domain.instance import InstanceSpec, Observation, ObservedInstance
@@ -258,11 +259,12 @@ class Lost(Exception):
 class Cloud:
     """The control plane over a fake engine. `fail` is "before" or "after": the next commit fails there."""
 
-    def __init__(self, db, home, *, engine=None, prices=True):
+    def __init__(self, db, home, *, engine=None, prices=True, rules=None):
         self.db, self.logs, self.clock = db, Logs(home), Clock()
         self.engine = engine or FakeEngine(self.clock)
         self.engine.clock = self.clock
         self.fail = ""
+        self.rules = rules or Rules()
         self._prices = {GPU: PRICE} if prices else {}
         self._write = db.write
         db.write = self._failing_write
@@ -289,6 +291,7 @@ class Cloud:
             engines={self.engine.name: self.engine},
             cloud_id=CLOUD_ID,
             rates=Rates(gpu_nano_h=self._prices),
+            rules=self.rules,
             clock=self.clock,
             inbox=self.inbox,
         )
@@ -367,7 +370,7 @@ class Cloud:
     def fresh(self):
         """The picture as the store tells it."""
         with self.db.read() as tx:
-            return load(tx)
+            return load(tx, self.rules)
 
     @property
     def seen(self):

@@ -64,7 +64,7 @@ def test_a_plan_warns(quick_db, tmp_path):
     told = plan(cloud, "A100", nodes=2, purchase=PurchaseOption.SPOT)
     assert [warning.split(":")[0] for warning in told.warnings] == [
         "the GPUs here are emulated",
-        "spot is taken as on-demand for now",
+        "spot runs are stopped when others need their room; it would be queued again",
         "without `retry` the run ends when one of its nodes does",
     ]
     emulated = plan(cloud, "A100:4").choices[0]

@@ -39,6 +39,7 @@ _SMALL_UPLOAD = 4 << 20
 @click.option("--array", metavar="FIRST-LAST[%N]", help="Once for each index (CUMULO_ARRAY_INDEX), N at once.")
 @click.option("--max-duration", metavar="TIME", help="Stop each attempt after this long: 30m, 12h.")
 @click.option("--priority", type=click.IntRange(-100, 100), help="Higher goes first.")
+@click.option("--spot", is_flag=True, help="May be stopped to make room for others; it is queued again.")
 @click.option("--after", multiple=True, type=RUN, metavar="RUN", help="Start when this run has succeeded.")
 @click.option("--runtime", type=click.Choice(["process", "sandbox"]), help="Isolation; the best there is if left out.")
 @click.option("--mount", "mounts", multiple=True, metavar="PATH", help="A folder of the node the run sees: /data, ~.")

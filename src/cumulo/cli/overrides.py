@@ -30,6 +30,7 @@ class Overrides:
     runtime: str | None = None
     mounts: tuple[str, ...] = ()
     project: str | None = None
+    spot: bool = False
     dev: bool = False
 
     def over(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,7 +50,7 @@ class Overrides:
             merged["mounts"] = [*_listed(merged.get("mounts")), *self.mounts]
         asked = {
             "cpus": self.cpus, "memory": self.memory, "gpu_memory": self.gpu_memory, "sharing": self.sharing,
-            "isolation": self.isolation,
+            "isolation": self.isolation, "use_spot": self.spot or None,
         }  # fmt: skip
         resources = _mapping(merged.get("resources"))
         resources |= {key: value for key, value in asked.items() if value is not None}

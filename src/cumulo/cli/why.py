@@ -65,6 +65,7 @@ _FLAGS = {
     "gpu": "--gpus", "accelerators": "--gpus", "cpus": "--cpus", "memory": "--memory", "nodes": "--nodes",
     "num_nodes": "--nodes", "gpu_memory": "--gpu-memory", "isolation": "--isolation",
     "priority": "--priority", "runtime": "--runtime", "max_duration": "--max-duration",
+    "use_spot": "--spot",
 }  # fmt: skip
 
 
@@ -75,5 +76,5 @@ def _command(change: dict[str, object]) -> str:
         flag = _FLAGS.get(key.rpartition(".")[2])
         if flag is None:
             return ""
-        flags += [flag, shlex.quote(str(value))]
+        flags += [flag] if value is True else [flag, shlex.quote(str(value))]
     return f"cumulo launch {' '.join(flags)} …" if flags else ""

@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cumulo.control import explain, listing, offering
+from cumulo.control import explain, listing, offering, planning
 from cumulo.control.absence import Leak
 from cumulo.control.answers import Offer, Plan, QueueRow, Why
 from cumulo.control.driver import EngineDriver
 from cumulo.control.live import LiveInstance, Picture
 from cumulo.control.loop import ControlLoop
 from cumulo.control.requests import Inbox
+from cumulo.control.rules import Rules
 from cumulo.control.scheduling import Rates
 from cumulo.control.shipping import Shipper, Source
 from cumulo.control.submitting import accept, replayed
@@ -44,6 +45,7 @@ class Control:
         engines: Mapping[str, Engine],
         cloud_id: str,
         rates: Rates | None = None,
+        rules: Rules | None = None,
         clock: Callable[[], float] = time.time,
         inbox: Inbox | None = None,
     ) -> None:
@@ -74,6 +76,7 @@ class Control:
             cloud_id=cloud_id,
             epoch=epoch,
             rates=self._rates,
+            rules=rules or Rules(),
             clock=clock,
             changed=self._changed,
             watch=self._watch,
@@ -132,7 +135,7 @@ class Control:
             return
         now = self._clock()
         why = reasons(capacity.world, spec.ask)
-        change = suggest(capacity.world, [], explain.as_waiting(spec, now), now=now)
+        change = suggest(capacity.world, [], planning.as_waiting(spec, now), now=now)
         hint = f"{change.text}, or pass --queue to wait for such a node" if change else "pass --queue to wait for one"
         raise CumuloError("unsatisfiable", f"no node here can ever take it: {why.summary()}", hint=hint)
 
@@ -140,7 +143,7 @@ class Control:
         """What would happen if it were submitted now. Raises CumuloError `unknown_gpu`."""
         del account  # quotas will want it
         self._wait_ready()
-        found: Plan = self._ask(lambda seen: explain.plan(seen, spec, self._rates, self._clock()))
+        found: Plan = self._ask(lambda seen: planning.plan(seen, spec, self._rates, self._clock()))
         return found
 
     def want(self, run_id: str, wanted: str, *, grace_s: float | None = None, unit: int | None = None) -> None:

@@ -1,27 +1,26 @@
-"""Plans, reasons, the queue and offers: worked out from the loop's picture when somebody asks."""
+"""Why a run stands where it does, worked out from the loop's picture when somebody asks."""
 
 from collections import Counter
-from dataclasses import replace
+from itertools import islice, takewhile
+from typing import NamedTuple
 
 from cumulo.catalog.kinds import resolve
 from cumulo.catalog.kinds import suggest as suggest_kinds
-from cumulo.control.answers import Ahead, Change, Choice, Count, NodeAnswer, Plan, Why
+from cumulo.control.answers import Ahead, Change, Count, NodeAnswer, Why
+from cumulo.control.deciding import decide, decider, in_turn
 from cumulo.control.live import LiveRun, Picture
-from cumulo.control.scheduling import STRETCH, Rates, decide, rental_nano_h
-from cumulo.domain.ask import Ask, GpuAsk
+from cumulo.control.yielding import PREEMPTION, makes_room, yields_to
+from cumulo.domain.ask import GpuAsk
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import RunStatus
 from cumulo.domain.names import printable
 from cumulo.domain.quantities import format_duration
-from cumulo.domain.run import PurchaseOption, RunSpec
-from cumulo.domain.sharing import WHOLE_MILLI, Slice, described, share_milli
+from cumulo.domain.sharing import WHOLE_MILLI, Slice
 from cumulo.placement.explain import Reasons, explain
-from cumulo.placement.fit import choose
 from cumulo.placement.forecast import Expectation, expect
-from cumulo.placement.order import hold_places
 from cumulo.placement.refuse import Constraint
 from cumulo.placement.suggest import Suggestion, suggest
-from cumulo.placement.world import Waiting, World, in_order
+from cumulo.placement.world import Waiting, World
 
 # How many of the runs ahead are told by name, and how far the queue is played forward for an estimate.
 MOST_AHEAD = 20
@@ -30,7 +29,7 @@ MOST_QUEUED = 2000
 
 def waiting_units(seen: Picture, now: float) -> list[Waiting]:
     """All that waits to be placed, in order; of an array its next few."""
-    return in_order(seen.waiting(now, 64))[:MOST_QUEUED]
+    return list(islice(in_turn(seen, seen.waiting(now, 64), now), MOST_QUEUED))
 
 
 def check_gpu_names(gpu: GpuAsk | None, world: World) -> None:
@@ -43,113 +42,39 @@ def check_gpu_names(gpu: GpuAsk | None, world: World) -> None:
         raise CumuloError("unknown_gpu", f"no GPU is called {printable(name)!r}", hint=hint)
 
 
-# ---- plans ----------------------------------------------------------------------------------------------------------
+class Explained(NamedTuple):
+    """What is to be said of a unit that waits: why, when it starts, what would start it now, who makes room for it."""
+
+    why: Reasons
+    expected: Expectation
+    change: Suggestion | None
+    starts: bool
+    room: str
+    ahead: int  # how many have their turn before it
 
 
-def plan(seen: Picture, spec: RunSpec, rates: Rates, now: float) -> Plan:
-    """What would happen to `spec` if it were submitted now. Raises CumuloError `unknown_gpu`."""
-    check_gpu_names(spec.ask.gpu, seen.world)
-    queue = waiting_units(seen, now)
-    target = as_waiting(spec, now)
-    why, expected, change = _explained(seen, queue, target, now)
-    starts = expected.likely is not None and expected.likely <= now
-    ahead = sum(other.order < target.order for other in queue)
-    return Plan(
-        name=spec.name,
-        kind=str(spec.kind),
-        ask=spec.ask.describe(),
-        units=spec.units(),
-        nodes=spec.ask.nodes,
-        satisfiable=why.ever,
-        starts_now=starts,
-        queue_position=0 if starts else ahead + 1,
-        choices=tuple(_choices(seen.world, spec.ask, rates)),
-        problems=() if starts else (why.summary(),),
-        suggestions=(change.text,) if change else (),
-        warnings=tuple(_warnings(seen.world, spec)),
-        runtime=spec.runtime,
-        max_duration_s=spec.max_duration_s,
-        expected_start=expected.likely,
-        expected_from=expected.low,
-        expected_to=expected.high,
-        expected_text=expected.text,
-    )
-
-
-def as_waiting(spec: RunSpec, now: float) -> Waiting:
-    """A run that was not submitted as it would stand in the queue."""
-    return Waiting(
-        key=("~", 0, 1),
-        name=spec.name,
-        ask=spec.ask,
-        priority=spec.priority,
-        accepted_at=now,
-        duration_s=spec.max_duration_s,
-        project=spec.project,
-        purchase=spec.purchase,
-    )
-
-
-def _explained(
-    seen: Picture, queue: list[Waiting], target: Waiting, now: float
-) -> tuple[Reasons, Expectation, Suggestion | None]:
+def explained(seen: Picture, queue: list[Waiting], target: Waiting, now: float) -> Explained:
     """Why `target` waits beside `queue`, when it starts, and what would start it now."""
-    everybody = in_order([*(each for each in queue if each.key != target.key), target])
-    decided = decide(seen.world, everybody)
-    why = explain(seen.world, target, decided)
-    expected = expect(seen.world, everybody, target, decided, now=now, past=seen.learning.past, stretch=STRETCH)
+    others = (each for each in queue if each.key != target.key)
+    everybody = list(in_turn(seen, [*others, target], now))
+    decided = decide(seen, everybody, now)
     starts = any(decision.waiting.key == target.key for decision in decided.decisions)
-    change = None if starts else suggest(seen.world, everybody, target, now=now, decide=decide)
-    return why, expected, change
-
-
-def _choices(world: World, ask: Ask, rates: Rates) -> list[Choice]:
-    """Where it could go now, best first: one line for each node placement would take in turn."""
-    trial = world.copy()
-    found: list[Choice] = []
-    while len(found) < 8 and (places := choose(trial, ask)) is not None:
-        first, use = places[0], world.nodes[places[0].node_id]
-        milli, model = sum(share_milli(spot.slices) for spot in places), first.device_model
-        emulated = use.node.emulated
-        label = f"{described(model, first.slices)}{' (emulated)' if emulated else ''}" if milli else "no GPU"
-        names = [use.node.name] + [world.nodes[spot.node_id].node.name for spot in places[1:]]
-        found.append(
-            Choice(
-                region=use.id.partition("/")[0],
-                node=", ".join(names[:3]) + (f" +{len(names) - 3}" if len(names) > 3 else ""),
-                devices=label if len(places) == 1 else f"{len(places)} nodes x {label}",
-                price_nano_h=0 if emulated else rates.price_nano_h(model, milli),
-                rental_nano_h=None if emulated else rental_nano_h(model, milli) or None,
-                free=_how_many(trial, ask, first.node_id),
-            )
+    room = makes_room(seen, decided, target.key, now)
+    past, policy = seen.learning.past, seen.rules.policy
+    if room is None or starts:
+        expected = expect(seen.world, everybody, target, decided, now=now, past=past, stretch=policy.stretch)
+    else:
+        expected = Expectation(
+            low=now, likely=room.by, high=room.by, text="once it has been left, by then at the latest"
         )
-        for spot in places:
-            del trial.nodes[spot.node_id]
-    return found
-
-
-def _how_many(world: World, ask: Ask, node_id: str) -> int:
-    """How many such instances the node takes now, counted up to 64."""
-    alone = World(nodes={node_id: world.nodes[node_id].copy()})
-    single = replace(ask, nodes=1)
-    for number in range(64):
-        places = choose(alone, single)
-        if places is None:
-            return number
-        waiting = Waiting(key=("~", number, 1), name="", ask=single, priority=0, accepted_at=0.0)
-        hold_places(alone, waiting, places)
-    return 64
-
-
-def _warnings(world: World, spec: RunSpec) -> list[str]:
-    warnings = []
-    if any(use.node.emulated for use in world.nodes.values()) and spec.ask.gpu is not None:
-        warnings.append("the GPUs here are emulated: they are counted and accounted for, but compute nothing")
-    if spec.purchase is PurchaseOption.SPOT:
-        warnings.append("spot is taken as on-demand for now: nothing preempts it")
-    if spec.retry is None and spec.ask.nodes > 1:
-        warnings.append("without `retry` the run ends when one of its nodes does")
-    return warnings
+    return Explained(
+        why=explain(seen.world, target, decided),
+        expected=expected,
+        change=None if starts or room else suggest(seen.world, everybody, target, now=now, decide=decider(seen, now)),
+        starts=starts,
+        room=room.text if room else "",
+        ahead=[each.key for each in everybody].index(target.key),
+    )
 
 
 # ---- why ------------------------------------------------------------------------------------------------------------
@@ -172,17 +97,19 @@ def why_waiting(seen: Picture, run: LiveRun, now: float) -> Why:
     if later and not any(unit.instances for unit in run.units.values()):
         left = format_duration(min(later) - now)
         return _plain(run, f"attempt {run.attempts} ended; the next begins in {left}", binding="backoff")
-    return _plain(run, _active_text(run, now))
+    return _plain(run, _active_text(seen, run, now))
 
 
 def _plain(run: LiveRun, summary: str, binding: str | None = None) -> Why:
     return Why(run_id=run.id, status=str(run.status), summary=summary, binding=binding)
 
 
-def _active_text(run: LiveRun, now: float) -> str:
+def _active_text(seen: Picture, run: LiveRun, now: float) -> str:
     instances = [instance for unit in run.units.values() for instance in unit.instances.values()]
     states = Counter(str(instance.state) for instance in instances)
     counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    if other := yields_to(seen, run):
+        return f"it is being stopped to make room for {other}"
     if run.status is RunStatus.STOPPING:
         return f"it is stopping: its instances ({counted}) have their grace to end by themselves"
     parallel = run.spec.array.parallel if run.spec.array else None
@@ -197,10 +124,13 @@ def _active_text(run: LiveRun, now: float) -> str:
 
 def _why_unplaced(seen: Picture, run: LiveRun, target: Waiting, now: float) -> Why:
     queue = waiting_units(seen, now)
-    why, expected, change = _explained(seen, queue, target, now)
+    told = explained(seen, queue, target, now)
+    why, expected, change = told.why, told.expected, told.change
     seen.learning.tell(target.key, now, expected.raw)
-    text = why.summary()
-    if why.binding is None:
+    text, binding = why.summary(), str(why.binding) if why.binding else None
+    if told.room:
+        text, binding = told.room, PREEMPTION
+    elif why.binding is None:
         text = "it fits now and is about to start" if why.starts else "it would fit, but those ahead take the room"
     if not why.ever:
         text = f"no node here can ever take it: {text}"
@@ -208,7 +138,7 @@ def _why_unplaced(seen: Picture, run: LiveRun, target: Waiting, now: float) -> W
         run_id=run.id,
         status=str(run.status),
         summary=text,
-        binding=str(why.binding) if why.binding else None,
+        binding=binding,
         counts=tuple(_counts(why)),
         nodes=tuple(_node_answers(why)),
         ahead=tuple(_ahead(seen, why, queue, target, now)),
@@ -269,8 +199,8 @@ def _ahead(seen: Picture, why: Reasons, queue: list[Waiting], target: Waiting, n
         found[hold.run_id] = Ahead(
             run_id=hold.run_id, name=hold.run_name, text=f"holds {gpus}{hold.node_id.partition('/')[2]}, {left}"
         )
-    for other in queue:
-        if other.order < target.order and other.key[0] != target.key[0] and other.key[0] not in found:
+    for other in takewhile(lambda each: each.key != target.key, queue):
+        if other.key[0] != target.key[0] and other.key[0] not in found:
             text = f"waits before it (priority {other.priority})"
             found[other.key[0]] = Ahead(run_id=other.key[0], name=other.name, text=text)
     return list(found.values())[:MOST_AHEAD]

@@ -1,9 +1,10 @@
 """The queue: a list worked out from the loop's picture when somebody asks."""
 
 from cumulo.control.answers import QueueRow
+from cumulo.control.deciding import decide
 from cumulo.control.explain import waiting_units, why_waiting
 from cumulo.control.live import LiveRun, Picture
-from cumulo.control.scheduling import STRETCH, decide
+from cumulo.control.yielding import makes_room
 from cumulo.domain.ask import Ask
 from cumulo.domain.lifecycle import RunStatus
 from cumulo.placement.explain import reasons
@@ -15,19 +16,25 @@ def queue_rows(seen: Picture, now: float) -> tuple[QueueRow, ...]:
     rows: dict[str, QueueRow] = {}
     texts: dict[Ask, str] = {}
     queue = list(waiting_units(seen, now))
-    told = forecast(seen.world, queue, decide(seen.world, queue), now=now, past=seen.learning.past, stretch=STRETCH)
+    decided, past = decide(seen, queue, now), seen.learning.past
+    told = forecast(seen.world, queue, decided, now=now, past=past, stretch=seen.rules.policy.stretch)
+    held_back = {held.waiting.key: held.text for held in decided.held_back}
     expected: dict[str, float] = {}
     for key, when in told.items():
         expected[key[0]] = min(when.likely, expected.get(key[0], when.likely))
     for waiting in queue:
         run = seen.runs[waiting.key[0]]
         if run.id not in rows:
-            if waiting.ask not in texts:
-                texts[waiting.ask] = reasons(seen.world, waiting.ask).summary()
-            rows[run.id] = _queue_row(len(rows) + 1, run, texts[waiting.ask], expected.get(run.id))
+            room = makes_room(seen, decided, waiting.key, now)
+            text = room.text if room else held_back.get(waiting.key)
+            if text is None:
+                text = texts.get(waiting.ask) or texts.setdefault(
+                    waiting.ask, reasons(seen.world, waiting.ask).summary()
+                )
+            rows[run.id] = _queue_row(len(rows) + 1, run, text, room.by if room else expected.get(run.id))
     for run in seen.runs.values():
-        held_back = run.waits_for or run.status is RunStatus.RECOVERING
-        if held_back and run.id not in rows and run.wanted == "running":
+        not_yet = run.waits_for or run.status is RunStatus.RECOVERING
+        if not_yet and run.id not in rows and run.wanted == "running":
             rows[run.id] = _queue_row(len(rows) + 1, run, why_waiting(seen, run, now).summary, None)
     return tuple(rows.values())
 

@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cumulo.control.learning import Learning
+from cumulo.control.ledger import Ledger
+from cumulo.control.rules import DEFAULT_HALF_LIFE_S, Rules
 from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.progress import Progress
 from cumulo.domain.run import RunSpec
 from cumulo.domain.sharing import Slice, device_uuids
+from cumulo.placement.preempt import Preemption
+from cumulo.placement.room import Room
 from cumulo.placement.world import Hold, Waiting, World
 
 MOST_REMEMBERED: Final = 512
@@ -44,6 +48,7 @@ class LiveInstance:
     ended_at: float | None = None
     stop_reason: EndReason | None = None
     stop_grace_s: float | None = None
+    stopped_for: str | None = None  # the attempt that it makes room for
     reason: EndReason | None = None
     exit_code: int | None = None
     message: str = ""
@@ -65,6 +70,7 @@ class LiveUnit:
     place: int
     status: RunStatus
     attempts: int
+    preemptions: int = 0  # attempts that ended to make room for others
     not_before: float | None = None
     placed_at: float | None = None
     started_at: float | None = None
@@ -146,18 +152,27 @@ class LiveRun:
             duration_s=self.spec.max_duration_s,
             project=self.project,
             account=self.account,
+            purchase=self.spec.purchase,
+            migratable=self.spec.migratable,
         )
 
 
 @dataclass(slots=True, kw_only=True)
 class Picture:
-    """Everything that is not over. `leaked` are attempts of which an engine has an instance that the store forgot."""
+    """Everything that is not over.
+
+    `leaked` are attempts of which an engine has an instance that the store forgot. `promises` is for whom room is made,
+    until those who make it have left. Rules, `learning` and `ledger` are not the picture's own: they outlast it.
+    """
 
     runs: dict[str, LiveRun] = field(default_factory=dict)
     instances: dict[str, LiveInstance] = field(default_factory=dict)
     world: World = field(default_factory=World)
     leaked: set[tuple[str, int, int]] = field(default_factory=set, compare=False)
+    promises: list[Preemption | Room] = field(default_factory=list, compare=False)
+    rules: Rules = field(default_factory=Rules, compare=False)
     learning: Learning = field(default_factory=Learning, compare=False)
+    ledger: Ledger = field(default_factory=lambda: Ledger(DEFAULT_HALF_LIFE_S), compare=False)
 
     def waiting(self, now: float, most: int) -> list[Waiting]:
         """What waits to be placed now, at most `most` units of each run.
@@ -187,6 +202,8 @@ def hold_of(instance: LiveInstance, run: LiveRun) -> Hold:
         until=until,
         project=run.project,
         account=run.account,
+        purchase=run.spec.purchase,
         priority=run.spec.priority,
         started_at=instance.started_at,
+        migratable=run.spec.migratable,
     )

@@ -6,24 +6,28 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, RowMapping
 
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture, hold_of
+from cumulo.control.rules import Rules
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.progress import Progress
 from cumulo.domain.run import from_wire
 from cumulo.domain.sharing import SharingMode, Slice
 from cumulo.placement.index import expect
+from cumulo.placement.world import World
 from cumulo.store import picture
 
 
-def load(tx: Connection) -> Picture:
+def load(tx: Connection, rules: Rules | None = None) -> Picture:
     """Reads the whole picture afresh."""
-    seen = Picture()
+    rules = rules or Rules()
+    seen = Picture(rules=rules, world=World(may_change_mode=rules.change_sharing_mode))
     add_runs(seen, picture.open_runs(tx))
     for row in picture.open_units(tx):
         unit = LiveUnit(
             place=row["place"],
             status=RunStatus(row["status"]),
             attempts=row["attempts"],
+            preemptions=row["preemptions"],
             not_before=row["not_before"],
             placed_at=row["placed_at"],
             started_at=row["started_at"],
@@ -134,6 +138,7 @@ def _instance(row: RowMapping, slices: tuple[Slice, ...]) -> LiveInstance:
         ended_at=row["ended_at"],
         stop_reason=EndReason(row["stop_reason"]) if row["stop_reason"] else None,
         stop_grace_s=row["stop_grace_s"],
+        stopped_for=row["stopped_for"],
         reason=EndReason(row["reason"]) if row["reason"] else None,
         exit_code=row["exit_code"],
         message=row["message"],

@@ -15,15 +15,18 @@ from cumulo.control.capacity import Capacity
 from cumulo.control.driver import EngineDriver, Report
 from cumulo.control.histogram import Histogram
 from cumulo.control.learning import MOST_ENDED
+from cumulo.control.ledger import Ledger
 from cumulo.control.live import LiveInstance, LiveRun, Picture
 from cumulo.control.loading import add_runs, load
 from cumulo.control.nodes import NodeWatch
 from cumulo.control.observing import observe, observe_progress
 from cumulo.control.orders import Orders, Watch
 from cumulo.control.requests import Inbox, Mail, Question, Wish
+from cumulo.control.rules import Rules
 from cumulo.control.scheduling import Rates, place_waiting
 from cumulo.control.settling import fail_dependent, settle
 from cumulo.control.wanting import grant
+from cumulo.control.yielding import restore
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.instance import Observation
 from cumulo.domain.lifecycle import TERMINAL, RunStatus
@@ -54,11 +57,12 @@ class ControlLoop:
         cloud_id: str,
         epoch: int,
         rates: Rates,
+        rules: Rules,
         clock: Callable[[], float],
         changed: Callable[[], None],
         watch: Watch,
     ) -> None:
-        self.seen = Picture()
+        self.seen = Picture(rules=rules, ledger=Ledger(rules.policy.half_life_s))
         self.ready = threading.Event()
         self.trouble = ""  # why the last step failed, for people; empty when it did not
         self.latencies = Histogram()  # seconds from accepted to placed
@@ -94,12 +98,14 @@ class ControlLoop:
 
     def load(self) -> None:
         """Reads the picture afresh, and asks the engines again for what it says."""
-        learning = self.seen.learning
+        learning, ledger, rules, now = self.seen.learning, self.seen.ledger, self.seen.rules, self._clock()
         with self._db.read() as tx:
-            self.seen = load(tx)
+            self.seen = load(tx, rules)
             if not learning.past.durations.runs:
                 learning.remember(picture.ended_attempts(tx, MOST_ENDED))
-        self.seen.learning = learning
+            ledger.restore(tx, now)
+        self.seen.learning, self.seen.ledger = learning, ledger
+        restore(self.seen, now)
         self._stale = False
         self.absences.restore(self.seen)
         self._orders.give_anew(self.seen)
@@ -153,6 +159,7 @@ class ControlLoop:
         now = self._clock()
         batch = Batch()
         if not self._fenced:
+            self.seen.ledger.sample(self.seen.world, now)
             if mail.runs:
                 self._take_in_runs(mail.runs, batch, now)
             answers = [(wish, self._grant(wish, batch, now)) for wish in mail.wishes if not wish.answer.cancelled()]
@@ -268,7 +275,7 @@ class ControlLoop:
         """For those who ask what could ever fit: an answer that needs no turn in this loop."""
         nodes = {node_id: use.node for node_id, use in self.seen.world.nodes.items()}
         if nodes != {node_id: use.node for node_id, use in self.capacity.world.nodes.items()}:
-            world = World()
+            world = World(may_change_mode=self.seen.rules.change_sharing_mode)
             for node_id, node in nodes.items():
                 world.see_node(node_id, node)
             self.capacity = Capacity(world)

@@ -75,10 +75,11 @@ def stop_instance(
 ) -> None:
     """Wants an instance to end. The engine is told after the batch is written, and again until it has ended.
 
-    The first reason stays, but who is cancelled while it stops will not start again.
+    The first reason stays, but who is cancelled while it stops will not start again, and who is stopped while it makes
+    room for others not by itself.
     """
     before = instance.stop_reason
-    harder = before is EndReason.STOPPED and reason is EndReason.CANCELLED
+    harder = reason in _HARDER.get(before, ())
     if instance.ended or (before is not None and grace_s is None and not harder):
         return
     instance.stop_reason = reason if harder else before or reason
@@ -87,6 +88,12 @@ def stop_instance(
     if instance.state is not InstanceState.STOPPING:
         move_instance(batch, run, instance, InstanceState.STOPPING, now)
     batch.instance(instance.id, stop_reason=str(instance.stop_reason), stop_grace_s=instance.stop_grace_s)
+
+
+_HARDER: Final[dict[EndReason | None, tuple[EndReason, ...]]] = {
+    EndReason.PREEMPTED: (EndReason.STOPPED, EndReason.CANCELLED),
+    EndReason.STOPPED: (EndReason.CANCELLED,),
+}
 
 
 def tell(batch: Batch, run: LiveRun, kind: str, message: str, at: float, instance: LiveInstance | None = None) -> None:
@@ -120,4 +127,5 @@ def unit_row(run: LiveRun, unit: LiveUnit) -> dict[str, object]:
         "started_at": unit.started_at,
         "ended_at": None,
         "not_before": unit.not_before,
+        "preemptions": unit.preemptions,
     }

@@ -7,20 +7,20 @@ from os import getgrouplist, getuid
 from zlib import crc32
 
 from cumulo.catalog.prices import price
+from cumulo.control.deciding import MOST_PER_STEP, decide
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture, hold_of
 from cumulo.control.moves import advance, set_run, set_unit, tell, unit_row
+from cumulo.control.yielding import carry_out
 from cumulo.domain.instance import Identity, InstanceSpec, instance_id
 from cumulo.domain.lifecycle import InstanceState, RunStatus
 from cumulo.domain.run import RunKind
 from cumulo.domain.sharing import WHOLE_MILLI, Isolation, SharingMode, Slice, described, share_milli
 from cumulo.placement.fit import Place
 from cumulo.placement.index import expect
-from cumulo.placement.order import Decision, Pass, place
-from cumulo.placement.world import NodeUse, Waiting, World
+from cumulo.placement.order import Decision
+from cumulo.placement.world import NodeUse
 from cumulo.store.batch import Batch
 
-# How many attempts one step may place: keeps a step, and so the wait of everybody else, short.
-MOST_PER_STEP = 256
 # The runtime that fences what it hides: with another, hard isolation would be a word.
 HARD_RUNTIME = "sandbox"
 _FIRST_PORT, _PORTS = 20000, 10000
@@ -42,27 +42,19 @@ class Rates:
 
 
 def place_waiting(seen: Picture, batch: Batch, rates: Rates, now: float) -> list[LiveInstance]:
-    """Places what fits of all that waits, and returns the new instances."""
+    """Places what fits of all that waits, has others make room where they must, and returns the new instances."""
     queue = seen.waiting(now, MOST_PER_STEP)
-    decisions = decide(seen.world, queue).decisions
-    ports = {instance.master_port for instance in seen.instances.values()} if decisions else set()
+    decided = decide(seen, queue, now)
+    ports = {instance.master_port for instance in seen.instances.values()} if decided.decisions else set()
     placed: list[LiveInstance] = []
-    for decision in decisions:
+    for decision in decided.decisions:
         port = _port(decision.waiting.key, ports)
         ports.add(port)
         placed += _take(seen, batch, decision, port, rates, now)
     for run in {instance.run_id: seen.runs[instance.run_id] for instance in placed}.values():
         batch.run(run.id, units_active=sum(bool(unit.instances) for unit in run.units.values()))
+    carry_out(seen, batch, queue, decided, now)
     return placed
-
-
-# By which `decide` orders who waits: by age, since it is told no time.
-STRETCH = 0.0
-
-
-def decide(world: World, queue: Iterable[Waiting]) -> Pass:
-    """The pass over the queue. Who explains what waits asks the same."""
-    return place(world, queue, limit=MOST_PER_STEP)
 
 
 def _port(key: tuple[str, int, int], taken: set[int]) -> int:
@@ -213,6 +205,7 @@ def _instance_row(run: LiveRun, instance: LiveInstance, use: NodeUse) -> dict[st
         "state": str(instance.state),
         "stop_reason": None,
         "stop_grace_s": None,
+        "stopped_for": None,
         "reason": None,
         "message": "",
         "exit_code": None,

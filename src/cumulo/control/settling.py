@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture
 from cumulo.control.moves import end_unit, set_run, set_unit, stop_instance, tell
+from cumulo.control.yielding import requeue
 from cumulo.domain.lifecycle import RETRY_EVENT, TERMINAL, EndReason, RunStatus
 from cumulo.domain.quantities import format_duration
-from cumulo.domain.run import RunKind
+from cumulo.domain.run import PurchaseOption, RunKind
 from cumulo.store.batch import Batch
 
 
@@ -37,7 +38,11 @@ def _settle_attempt(batch: Batch, run: LiveRun, unit: LiveUnit, now: float) -> N
     cause = min(causes or unit.instances.values(), key=lambda i: (i.ended_at or now, i.rank))
     reason = cause.reason or EndReason.LOST
     wished = any(i.stop_reason in (EndReason.CANCELLED, EndReason.STOPPED) for i in unit.instances.values())
+    made_room = any(i.stop_reason is EndReason.PREEMPTED for i in unit.instances.values())
     unit.instances = {}
+    if not wished and bad and _made_room(run, reason, made_room):
+        requeue(batch, run, unit, now)
+        return
     if not wished and _recovers(batch, run, unit, reason, now):
         return
     message = cause.message or _in_words(cause, run)
@@ -46,14 +51,24 @@ def _settle_attempt(batch: Batch, run: LiveRun, unit: LiveUnit, now: float) -> N
     end_unit(batch, run, unit, reason, cause.exit_code, message, cause.ended_at or now)
 
 
+def _made_room(run: LiveRun, reason: EndReason, asked: bool) -> bool:
+    """Whether an attempt ended for others, so that its unit goes back to the queue; whatever else befell it then.
+
+    What an engine itself preempts is queued again if the run was launched as one that expects that.
+    """
+    taken = reason is EndReason.PREEMPTED and run.spec.purchase is PurchaseOption.SPOT
+    return run.wanted == "running" and (asked or taken)
+
+
 def _recovers(batch: Batch, run: LiveRun, unit: LiveUnit, reason: EndReason, now: float) -> bool:
     """Whether the unit gets another attempt; then it waits for its turn."""
     retry = run.spec.retry
     if retry is None or run.wanted != "running" or RETRY_EVENT.get(reason) not in retry.on_events:
         return False
-    if unit.attempts >= retry.max_attempts:
+    failures = unit.attempts - unit.preemptions
+    if failures >= retry.max_attempts:
         return False
-    unit.not_before = now + retry.delay(unit.attempts)
+    unit.not_before = now + retry.delay(failures)
     set_unit(batch, run, unit, RunStatus.RECOVERING, not_before=unit.not_before)
     if len(run.units) == 1 and run.spec.array is None:
         set_run(batch, run, RunStatus.RECOVERING)

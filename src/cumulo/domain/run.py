@@ -91,6 +91,7 @@ class RunSpec:
     grace_s: float = DEFAULT_GRACE_S
     retry: Retry | None = None
     purchase: PurchaseOption = PurchaseOption.ON_DEMAND
+    migratable: bool = False  # may be stopped and placed elsewhere to make room for another
     progress_regex: str | None = None
     project: str = "default"
 

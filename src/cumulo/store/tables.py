@@ -164,6 +164,7 @@ unit = Table(
     Column("started_at", Double),
     Column("ended_at", Double),
     Column("not_before", Double),  # a retry waits until then
+    Column("preemptions", Integer, nullable=False, server_default=text("0")),  # attempts that made room for others
     Index("unit_by_status", "status"),
 )
 
@@ -202,6 +203,7 @@ instance = Table(
     Column("max_memory_bytes", BigInteger),
     Column("gpu_milli", BigInteger, nullable=False, server_default=text("0")),  # of all its devices together
     Column("gpus", String(160), nullable=False, server_default=text("''")),  # for people: "0.25 of H100-80GB (mps)"
+    Column("stopped_for", String(64)),  # the attempt that it makes room for: run-unit-attempt
     Index("instance_by_run", "run_id", "unit", "attempt"),
     Index("instance_by_state", "state"),
 )

@@ -79,7 +79,7 @@ class ResourcesFile(Level):
     isolation: Literal["any", "hard"] = Field(
         default="any", description="hard: only a GPU or a MIG slice of its own, in a sandbox"
     )
-    use_spot: bool = Field(default=False, description="may be preempted")
+    use_spot: bool = Field(default=False, description="may be preempted; then it is queued again")
     region: Name | None = Field(default=None, description="where; this cloud's own machine is the region `local`")
 
 
@@ -176,6 +176,9 @@ class RunFile(Level):
         description="when to try again",
         json_schema_extra=_or_boolean,
     )
+    migratable: bool = Field(
+        default=False, description="may be stopped and placed elsewhere to make room, where the admin allows that"
+    )
     progress: Pattern | None = Field(default=None, description=r"a regular expression over the log: step (\d+)/(\d+)")
     project: Annotated[Name, AfterValidator(str)] = Field(default="default", description="who pays")
 
@@ -218,6 +221,7 @@ class _Reading:
             grace_s=file.grace,
             retry=self.retry(),
             purchase=PurchaseOption.SPOT if file.resources.use_spot else PurchaseOption.ON_DEMAND,
+            migratable=file.migratable,
             progress_regex=file.progress,
             project=file.project,
         )
