@@ -15,15 +15,16 @@ from cumulo.placement.policy import Policy
 from cumulo.placement.world import in_order
 from tests.placement.worlds import ask, few, hold, mig, node, part, waiting, world
 
-BY_AGE = Policy(stretch=0.0)
+BY_AGE = Policy(stretch=0.0, reservations=1)
+ALL = range(8)
 EIGHT = ("A100-80GB",) * 8
 
 
-def played(seen, queue, now=0.0):
+def played(seen, queue, now=0.0, most_heads=1):
     """When each of the queue starts, if all takes just as long as it declared."""
     floor = Floor(seen)
     shapes = [floor.shape(each.ask, each.duration_s) for each in queue]
-    play = Play(floor, shapes, now)
+    play = Play(floor, shapes, now, most_heads=most_heads)
     for each in seen.holds.values():
         play.runs(floor.held(each), each.until, each.until)
     for number, each in enumerate(queue):
@@ -58,6 +59,23 @@ def test_what_the_head_can_spare_is_given_away():
         waiting("long", ask("A100:2"), at=2, duration=999.0),
     )
     assert played(seen, [head, long]) == {"long": 0.0, "head": 100.0}
+
+
+def test_rooms_are_kept_for_as_many_as_the_policy_says():
+    """`second` fits a node as soon as `a` has ended; unless it is a head too, `long` takes that room first."""
+    seen = world(
+        node("n", EIGHT),
+        node("m", EIGHT),
+        holds=[hold("a", "n", *range(6), until=50.0), hold("b", "m", *ALL, until=90.0)],
+    )
+    queue = [
+        waiting("first", ask("A100:8", nodes=2), at=1, duration=50.0),
+        waiting("second", ask("A100:7"), at=2, duration=40.0),
+        waiting("long", ask("A100:2"), at=3, duration=80.0),
+    ]
+    assert played(seen, queue, most_heads=1) == {"long": 0.0, "first": 90.0, "second": 140.0}
+    assert played(seen, queue, most_heads=2) == {"second": 50.0, "first": 90.0, "long": 140.0}
+    assert played(seen, queue, most_heads=0) == {"long": 0.0, "second": 80.0, "first": 120.0}
 
 
 def test_a_head_whose_time_nobody_can_tell_is_not_starved():

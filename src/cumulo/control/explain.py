@@ -62,7 +62,7 @@ def explained(seen: Picture, queue: list[Waiting], target: Waiting, now: float) 
     room = makes_room(seen, decided, target.key, now)
     past, policy = seen.learning.past, seen.rules.policy
     if room is None or starts:
-        expected = expect(seen.world, everybody, target, decided, now=now, past=past, stretch=policy.stretch)
+        expected = expect(seen.world, everybody, target, decided, now=now, past=past, policy=policy)
     else:
         expected = Expectation(
             low=now, likely=room.by, high=room.by, text="once it has been left, by then at the latest"

@@ -17,7 +17,7 @@ def queue_rows(seen: Picture, now: float) -> tuple[QueueRow, ...]:
     texts: dict[Ask, str] = {}
     queue = list(waiting_units(seen, now))
     decided, past = decide(seen, queue, now), seen.learning.past
-    told = forecast(seen.world, queue, decided, now=now, past=past, stretch=seen.rules.policy.stretch)
+    told = forecast(seen.world, queue, decided, now=now, past=past, policy=seen.rules.policy)
     held_back = {held.waiting.key: held.text for held in decided.held_back}
     expected: dict[str, float] = {}
     for key, when in told.items():

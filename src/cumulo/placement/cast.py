@@ -61,26 +61,28 @@ def ranges(
     past: Past,
     target: Key | None = None,
     *,
-    stretch: float = PLAIN.stretch,
+    policy: Policy = PLAIN,
     most_plays: int = MOST_PLAYS,
 ) -> dict[Key, Range]:
     """When each unit of `queue`, which fit nowhere now, starts, or `target` alone. Not corrected by the record.
 
-    Whose turn it is follows from priority and who is due (`stretch`, see `turns`): shares of projects are left out.
+    Whose turn it is follows from priority and who is due (see `turns`): shares of projects and quotas are left out.
     """
-    return _Cast(world, queue, now, past, stretch).ranges(target, most_plays)
+    return _Cast(world, queue, now, past, policy).ranges(target, most_plays)
 
 
 class _Cast:
     """All that is the same in every play: the floor, who runs and who waits, and from what their times are drawn."""
 
-    def __init__(self, world: World, queue: Sequence[Waiting], now: float, past: Past, stretch: float) -> None:
-        self.now, self.past, self.stretch = now, past, stretch
+    def __init__(self, world: World, queue: Sequence[Waiting], now: float, past: Past, policy: Policy) -> None:
+        self.now, self.past, self.stretch, self.most_heads = now, past, policy.stretch, policy.reservations
         self.floor = Floor(world)
         self._shapes: dict[tuple[Ask, float | None], int] = {}
         self.shapes: list[Shape] = []
         self.running = self._running(world)
-        ordered = sorted(queue, key=lambda each: (-each.priority, due(each, stretch), each.accepted_at, each.key))
+        ordered = sorted(
+            queue, key=lambda each: (-each.priority, due(each, policy.stretch), each.accepted_at, each.key)
+        )
         self.keys = [waiting.key for waiting in ordered]
         self.queue = [self._unit(waiting, number) for number, waiting in enumerate(ordered)]
         self.arriving = [(self._unit(waiting, 0), waiting.accepted_at) for waiting in past.arrivals]
@@ -131,7 +133,7 @@ class _Cast:
         def draw(level: float) -> float:
             return level * tilt / (1.0 - level + level * tilt)
 
-        play = Play(self.floor, self.shapes, self.now)
+        play = Play(self.floor, self.shapes, self.now, most_heads=self.most_heads)
         for (held, until, left), level in zip(self.running, drawn, strict=True):
             play.runs(held, None if left is None else self.now + left(draw(level)), until)
         for unit in self.queue:

@@ -44,8 +44,12 @@ class Taking:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What all units with one ask and one declared limit have in common. `takings` are by room: all it may ever use."""
+    """What all units with one ask and one declared limit have in common. `takings` are by room: all it may ever use.
 
+    `ask` is a number that tells distinct asks apart.
+    """
+
+    ask: int
     nodes: int
     pieces: int
     limit_s: float | None
@@ -74,6 +78,7 @@ class Floor:
         self._uses: list[NodeUse] = []
         self._of_node: dict[str, dict[str, int]] = {}
         self._part: dict[str, int] = {}
+        self._asks: dict[Ask, int] = {}
         self._world = world
         for use in world.nodes.values():
             self._add(use)
@@ -158,7 +163,7 @@ class Floor:
                 )
                 if not gpus:
                     break  # any room of the node speaks for its CPUs
-        return Shape(ask.nodes, gpus, limit_s, takings)
+        return Shape(self._asks.setdefault(ask, len(self._asks)), ask.nodes, gpus, limit_s, takings)
 
 
 def _share(part: Part) -> int:

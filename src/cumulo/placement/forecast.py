@@ -12,6 +12,7 @@ from cumulo.domain.ask import Ask
 from cumulo.placement.cast import LEAST_ENDED, PLAIN, Key, Past, ranges
 from cumulo.placement.explain import reasons
 from cumulo.placement.order import Pass, hold_places
+from cumulo.placement.policy import Policy
 from cumulo.placement.record import Range
 from cumulo.placement.refuse import Constraint
 from cumulo.placement.traits import started, traits_held
@@ -41,12 +42,9 @@ def expect(
     *,
     now: float,
     past: Past,
-    stretch: float = PLAIN.stretch,
+    policy: Policy = PLAIN,
 ) -> Expectation:
-    """When `target`, which is in `queue`, starts. `decided` is what the pass decides on the queue now.
-
-    `stretch` is the policy's by which the pass goes; 0 if it is told no time.
-    """
+    """When `target`, which is in `queue`, starts. `decided` is what a pass by `policy` decides on the queue now."""
     if any(decision.waiting.key == target.key for decision in decided.decisions):
         return Expectation(low=now, likely=now, high=now, text="now")
     why = reasons(world, target.ask)
@@ -55,7 +53,7 @@ def expect(
     if any(held.waiting.key == target.key and held.constraint is Constraint.QUOTA for held in decided.held_back):
         return Expectation(text=f"can't tell: not before project {target.project} holds less of its quota")
     trial, left = _after(world, queue, decided, now)
-    return _told(ranges(trial, left, now, past, target.key, stretch=stretch)[target.key], trial, target.ask, now, past)
+    return _told(ranges(trial, left, now, past, target.key, policy=policy)[target.key], trial, target.ask, now, past)
 
 
 def forecast(
@@ -65,12 +63,12 @@ def forecast(
     *,
     now: float,
     past: Past,
-    stretch: float = PLAIN.stretch,
+    policy: Policy = PLAIN,
 ) -> dict[Key, Range]:
     """The corrected range of everything in `queue` that can be told, inf where part of it can't be."""
     trial, left = _after(world, queue, decided, now)
     told = {decision.waiting.key: Range(low=now, likely=now, high=now) for decision in decided.decisions}
-    for key, raw in ranges(trial, left, now, past, stretch=stretch).items():
+    for key, raw in ranges(trial, left, now, past, policy=policy).items():
         if raw.likely < inf:
             told[key] = past.record.correct(raw, now)
     return told

@@ -1,10 +1,11 @@
 """A queue played forward on a `Floor`, fast enough to be played many times.
 
-The order is the queue's, what fits behind one that does not may start, and around the head of the queue rooms are kept
-free as `reserve` does (EASY backfill): what starts behind it must end by its own declared limit before the head is due.
+The order is the queue's, what fits behind one that does not may start, and for the first that wait rooms are kept free
+as `reserve` does (EASY backfill): what starts behind them must end by its own declared limit before they are due.
 What runs frees its room when its draw says so, what starts takes its room for as long as its draw says.
 """
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class _Taken:
 class Play:
     """One course that things may take from `now` on, on a floor. Times in epoch seconds."""
 
-    def __init__(self, floor: Floor, shapes: Sequence[Shape], now: float) -> None:
+    def __init__(self, floor: Floor, shapes: Sequence[Shape], now: float, *, most_heads: int) -> None:
         self._floor = floor
         self.shapes = shapes
         self.now = now
@@ -63,7 +64,8 @@ class Play:
         self._waiting: dict[int, list[tuple[Order, Unit]]] = {}
         self._open: dict[int, dict[int, None]] = {}  # by shape that waits, the rooms where it may fit if there are any
         self._serial = 0
-        self._kept: _Kept | None = None
+        self._most_heads = most_heads
+        self._kept: dict[Order, _Kept] = {}
         self.events = 0
 
     # ---- setting the stage ------------------------------------------------------------------------------------------
@@ -98,53 +100,75 @@ class Play:
     def start(self, uniform: Callable[[], float]) -> list[Order]:
         """Starts what fits now, in order, and returns the orders of what started.
 
-        The first that does not fit gets rooms kept for it; all behind it must leave them free by the time it is due.
+        The first that do not fit get rooms kept for them; all behind must leave those free by the time they are due.
         """
-        heads = [(self._waiting[shape][0][0], shape) for shape in self._open]
-        if not heads:
+        turns = [(self._waiting[shape][0][0], shape) for shape in self._open]
+        if not turns:
             return []
-        heapify(heads)
+        heapify(turns)
         started: list[Order] = []
-        first = self._first_of(self._waiting.keys() - self._open.keys())
-        while heads:
-            order, shape = heads[0]
-            kept = self._keep(first) if first is not None and first[0] < order else None
+        heads = sorted(self._waiting[shape][0] for shape in self._waiting.keys() - self._open.keys())
+        while turns:
+            order, shape = turns[0]
+            kept = self._kept_from(order, heads)
             rooms = self._rooms_for(shape, kept)
             waiting = self._waiting[shape]
             if rooms is None:
-                heappop(heads)
-                first = min(first, waiting[0], key=_order) if first is not None else waiting[0]
+                heappop(turns)
+                if not self._room_at_all(shape):
+                    insort(heads, waiting[0])
                 continue
             self.events += 1
             unit = heappop(waiting)[1]
             self._take(self.shapes[shape], rooms, inf if unit.seconds is None else unit.seconds(uniform()))
+            self._unsettle(rooms, but=kept)
             started.append(order)
             if waiting:
-                heapreplace(heads, (waiting[0][0], shape))
+                heapreplace(turns, (waiting[0][0], shape))
             else:
-                heappop(heads)
+                heappop(turns)
                 del self._waiting[shape]
                 self._open.pop(shape, None)
         return started
 
-    def _first_of(self, shapes: Iterable[int]) -> tuple[Order, Unit] | None:
-        return min((self._waiting[shape][0] for shape in shapes), key=_order, default=None)
+    def _room_at_all(self, shape: int) -> bool:
+        """Whether it would fit but for what is kept for others."""
+        return len(self._open.get(shape, ())) >= self.shapes[shape].nodes
 
-    def _keep(self, head: tuple[Order, Unit]) -> "_Kept":
-        """What is kept for the head of the queue: found once, and again when something ends where it is."""
-        if self._kept is None or self._kept.order != head[0]:
-            self._kept = self._reserve(*head)
-        return self._kept
+    def _kept_from(self, order: Order, heads: list[tuple[Order, Unit]]) -> list["_Kept"]:
+        """What is kept from who has that order: for the first heads before it, one of each ask.
 
-    def _rooms_for(self, number: int, kept: "_Kept | None") -> list[int] | None:
+        It is found once for each head, and again when something changes where it is.
+        """
+        kept: list[_Kept] = []
+        asks: set[int] = set()
+        for head, unit in heads:
+            if head > order or len(kept) >= self._most_heads:
+                break
+            ask = self.shapes[unit.shape].ask
+            if ask not in asks:
+                asks.add(ask)
+                if head not in self._kept:
+                    self._kept[head] = self._reserve(unit)
+                kept.append(self._kept[head])
+        return kept
+
+    def _unsettle(self, rooms: Iterable[int], *, but: list["_Kept"]) -> None:
+        """Something changed in these rooms: what is kept there is found anew, but where the change heeded it."""
+        for head in [head for head, kept in self._kept.items() if not kept.spare.keys().isdisjoint(rooms)]:
+            if not any(self._kept[head] is heeded for heeded in but):
+                del self._kept[head]
+
+    def _rooms_for(self, number: int, kept: list["_Kept"]) -> list[int] | None:
         """The rooms that fit best, the fullest first; rooms where it does not fit are closed to the shape."""
         shape, open_rooms = self.shapes[number], self._open[number]
-        late = kept is not None and (shape.limit_s is None or self.now + shape.limit_s > kept.until(self.now))
+        end = inf if shape.limit_s is None else self.now + shape.limit_s
+        delayed = [each for each in kept if shape.limit_s is None or end > each.until(self.now)]
         found: list[tuple[str, int, int, int]] = []
         for room in list(open_rooms):
             if not self._fits(shape, room):
                 del open_rooms[room]
-            elif kept is None or not late or shape.pieces <= kept.spare.get(room, shape.pieces):
+            elif all(shape.pieces <= each.spare.get(room, shape.pieces) for each in delayed):
                 first = self.whole[room] if shape.pieces else self._floor.rooms[room].total
                 found.append((self._floor.rooms[room].model, first, self.memory[self._node[room]], room))
         if not open_rooms:
@@ -159,10 +183,9 @@ class Play:
             if alike[model] < shape.nodes:
                 return None
             rooms = [each[3] for each in sorted(each for each in found if each[0] == model)[: shape.nodes]]
-        if kept is not None and late:
-            for room in rooms:
-                if room in kept.spare:
-                    kept.spare[room] -= shape.pieces
+        for each in delayed:
+            for room in each.spare.keys() & set(rooms):
+                each.spare[room] -= shape.pieces
         return rooms
 
     def _fits(self, shape: Shape, room: int) -> bool:
@@ -228,15 +251,14 @@ class Play:
             for shape in self._waiting:
                 if number in self.shapes[shape].takings and self._fits(self.shapes[shape], number):
                     self._open.setdefault(shape, {})[number] = None
-        if self._kept is not None and room in self._kept.spare:
-            self._kept = None
+        self._unsettle([room], but=[])
 
-    def _reserve(self, order: Order, head: Unit) -> "_Kept":
-        """The rooms that are due first for the head, by what was declared; where nothing was, the emptiest."""
+    def _reserve(self, head: Unit) -> "_Kept":
+        """The rooms that are due first for a head, by what was declared; where nothing was, the emptiest."""
         shape = self.shapes[head.shape]
         due = sorted((*self._due(shape, room), room) for room in list(shape.takings)[:MOST_KEPT])[: shape.nodes]
         at = max((at for at, *_ in due), default=inf)
-        return _Kept(order, head.since, at, {room: -spare for _, _, spare, room in due})
+        return _Kept(head.since, at, {room: -spare for _, _, spare, room in due})
 
     def _due(self, shape: Shape, room: int) -> tuple[float, int, int]:
         """When one instance fits a room at the latest, how many must end before, and (negative) what it can spare."""
@@ -260,9 +282,8 @@ class Play:
 
 @dataclass(slots=True)
 class _Kept:
-    """What is kept for the head of the queue: which that is, when it is due, and what each room can spare beside it."""
+    """What is kept for one that waits since then: when its room is due, and what each room can spare beside it."""
 
-    order: Order
     since: float
     due: float
     spare: dict[int, int]
@@ -270,10 +291,6 @@ class _Kept:
     def until(self, now: float) -> float:
         """Where nobody can tell when the head is due, others may slip in for as long as it has waited."""
         return self.due if self.due < inf else 2 * now - self.since
-
-
-def _order(first: tuple[Order, Unit]) -> Order:
-    return first[0]
 
 
 def _until(taken: _Taken) -> float:
