@@ -106,3 +106,12 @@ def test_copies_learn_nothing():
     [held] = hold_places(seen, waiting("r", ask("T4:1")), choose(seen, ask("T4:1")))
     seen.release(held)
     assert index_of(seen).appraisal.ended == 1
+
+
+def test_what_copies_were_asked_is_not_mistaken_for_one_another():
+    seen = world(node("one", ("A100-80GB", "A100-80GB")))
+    hold_places(seen, waiting("held", ask("A100")), choose(seen, ask("A100")))
+    one, other = seen.copy(), seen.copy()
+    assert choose(one, ask("A100:1", cpus=1)) is not None
+    assert choose(other, ask("A100:2", cpus=1)) is None, "each was the first that its copy was asked for"
+    assert choose(seen, ask("A100:2", cpus=2)) is None

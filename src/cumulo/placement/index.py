@@ -87,7 +87,7 @@ class FleetIndex:
         twin._rows_of, twin._kinds, twin._capacity, twin._most = self._rows_of, self._kinds, self._capacity, self._most
         twin.rows = self.rows.copy()
         twin.chooser = self.chooser.copy(twin.rows)
-        twin._numbers, twin.odd = dict(self._numbers), self.odd
+        twin._numbers, twin.odd = self._numbers, self.odd  # the chooser numbers asks alike for both
         return twin
 
     def follow(self, world: World) -> None:

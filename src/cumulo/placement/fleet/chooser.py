@@ -72,7 +72,6 @@ class Chooser:
     def learn(self, asked: Asked) -> int:
         """The number by which an ask is known here from now on."""
         self._asked.append(asked)
-        self._kept.append(None)
         return len(self._asked) - 1
 
     def value_by(self, worth: Worth, *, tolerance: int) -> None:
@@ -86,7 +85,8 @@ class Chooser:
         """The same over a copy of the rows; what was worked out stays known to both."""
         twin = object.__new__(Chooser)
         twin.rows, twin.worth, twin.tolerance, twin.kernels = rows, self.worth, self.tolerance, self.kernels
-        twin._fragmented, twin._asked, twin._all = self._fragmented, list(self._asked), self._all
+        # One list: what is known of an ask by its number, to both, must be of the same ask.
+        twin._fragmented, twin._asked, twin._all = self._fragmented, self._asked, self._all
         twin._standing, twin._states, twin._memo = Standing(len(rows), self.worth), self._states.copy(), self._memo
         for kept in self._kept:
             if kept is not None:
@@ -96,7 +96,7 @@ class Chooser:
 
     def pick(self, number: int) -> Pick | None:
         """Where the ask goes; None where it fits nowhere now."""
-        kept = self._kept[number]
+        kept = self._kept_of(number)
         if self.kernels is not None and kept is not None and (rows := self.rows.since(kept.seen)) is not None:
             self._own(kept)
             standing = self._standing
@@ -126,8 +126,13 @@ class Chooser:
         found: Bools = self._refreshed(number).loss != NEVER
         return found
 
+    def _kept_of(self, number: int) -> _Kept | None:
+        """What is kept of an ask, which a copy may have learnt."""
+        self._kept += [None] * (number + 1 - len(self._kept))
+        return self._kept[number]
+
     def _refreshed(self, number: int) -> _Kept:
-        kept = self._kept[number]
+        kept = self._kept_of(number)
         rows: Int32s | None = None
         if kept is None:
             count = len(self.rows)
