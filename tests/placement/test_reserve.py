@@ -1,5 +1,6 @@
 """The reservation for the head of the queue: who may slip in front of it, and that nobody starves it."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -9,9 +10,9 @@ from hypothesis import strategies as st
 from cumulo.domain.run import PurchaseOption
 from cumulo.placement.fit import choose
 from cumulo.placement.order import hold_places, place
-from cumulo.placement.policy import Policy
+from cumulo.placement.policy import Policy, ProjectRules
 from cumulo.placement.refuse import Constraint
-from cumulo.placement.reserve import reserve
+from cumulo.placement.reserve import held_places, reserve
 from tests.placement.worlds import ask, few, hold, node, queues, waiting, world, worlds
 
 EIGHT = node("n", ("T4",) * 8)
@@ -233,3 +234,14 @@ def test_an_endless_stream_of_small_runs_does_not_starve_a_large_one(length, lar
         seen.release(ended)
         completions += 1
         assert completions <= before + later
+
+
+def test_nothing_is_kept_where_only_what_is_there_to_stay_would_have_to_end():
+    seen = world(node("one", ("A100-80GB", "A100-80GB")))
+    [stays] = held_places(waiting("stays", ask("A100")), choose(seen, ask("A100")))
+    seen.hold(replace(stays, lasting=True))
+    large, small = waiting("large", ask("A100:2")), waiting("small", ask("A100"), at=1.0)
+    assert reserve(seen, large, large.ask, now=10.0, ends={stays.instance_id: 20.0}) is None
+    decided = place(seen, [large, small], now=10.0, policy=Policy(others=ProjectRules(guaranteed={"A100-80GB": 2})))
+    assert [decision.waiting.name for decision in decided.decisions] == ["small"]
+    assert (decided.preemptions, decided.reservations) == ((), ())

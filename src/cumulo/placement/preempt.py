@@ -63,7 +63,8 @@ def claim(waiting: Waiting, sure_kinds: frozenset[str]) -> Claim:
 def may_go(world: World, running: list[Attempt], by: Claim, *, policy: Policy, now: float) -> list[Candidate]:
     """Which of the running attempts the claim may stop."""
     borrowed = _borrowed(world, running, policy, by.borrowed_kinds) if by.borrowed_kinds else frozenset()
-    return [candidate(each, now) for each in running if each.id in borrowed or (by.spot and each.spot)]
+    may_end = (each for each in running if not any(hold.lasting for hold in each.holds))
+    return [candidate(each, now) for each in may_end if each.id in borrowed or (by.spot and each.spot)]
 
 
 def preempt(world: World, waiting: Waiting, ask: Ask, may_go: list[Candidate]) -> Preemption | None:

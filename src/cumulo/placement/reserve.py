@@ -161,11 +161,19 @@ def held_places(waiting: Waiting, places: tuple[Place, ...], until: float | None
 
 
 def cleared(world: World) -> World:
-    """The world with nothing held of it."""
+    """The world with nothing held of it but what is there to stay."""
     empty = World(may_change_mode=world.may_change_mode)
     for name, use in world.nodes.items():
         empty.see_node(name, use.node)
+    for hold in world.holds.values():
+        if hold.lasting and hold.node_id in empty.nodes:
+            empty.restore(hold)
     return empty
+
+
+def ending(world: World) -> list[Attempt]:
+    """All attempts that hold something but those that are there to stay."""
+    return attempts(hold for hold in world.holds.values() if not hold.lasting)
 
 
 def reserve(
@@ -187,7 +195,7 @@ def reserve(
     if choose(empty, ask) is None:
         return None
     waiting = replace(waiting, ask=ask)
-    timed, untimed = _by_end(attempts(world.holds.values()), now, ends, spot_yields)
+    timed, untimed = _by_end(ending(world), now, ends, spot_yields)
     future = world.copy()
     for _, attempt in timed:
         release(future, attempt)

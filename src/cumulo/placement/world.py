@@ -25,6 +25,7 @@ class Hold:
     """What one instance holds of one node. `until` is when it must end at the latest, None if nobody declared it.
 
     What it would lose if it were preempted counts from `checkpointed_at`, or from `started_at` where that is unknown.
+    `lasting`: nobody can tell whether it ever ends, and nobody can stop it for another.
     """
 
     instance_id: str
@@ -42,6 +43,7 @@ class Hold:
     started_at: float | None = None
     checkpointed_at: float | None = None
     migratable: bool = False
+    lasting: bool = False
 
     @property
     def attempt(self) -> str:
