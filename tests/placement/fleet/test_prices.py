@@ -49,13 +49,20 @@ def test_more_room_is_never_worth_less(mix):
     assert worth.part.max() <= 1.2 * NANO
 
 
-def test_fragmentation_counts_only_once_something_has_left():
+def test_fragmentation_counts_more_as_runs_come_and_go():
     prices = prices_of([demand((470, 470), 0.5), demand((1000, 1000), 0.5)], TWO_KINDS)
-    assert not worth_of(prices, TWO_KINDS, devices=8, ended=0.0).idle.any()
     worth = worth_of(prices, TWO_KINDS, devices=8, ended=1.0)
     # With CPUs enough: a thousandth of a device of which 300 are free serves nobody, of 470 a half of all asks.
     assert worth.idle[0, -1, 30] == pytest.approx(NANO / 1000)
     assert worth.idle[0, -1, 47] == pytest.approx(NANO / 2000)
+    assert worth_of(prices, TWO_KINDS, devices=8, ended=0.0).idle.max() < worth.idle.max() / 10
+
+
+def test_fragmentation_counts_in_full_where_devices_have_no_price():
+    starved = Capacity(TWO_KINDS.devices, TWO_KINDS.cpus / 8, TWO_KINDS.memory)
+    prices = prices_of([demand((470, 470), 0.5, cpus=12_000), demand((0, 0), 0.5, gpus=0, cpus=12_000)], starved)
+    worth = worth_of(prices, starved, devices=8, ended=0.0)
+    assert worth.idle.max() > 0.9 * NANO / 1000
 
 
 def test_the_knapsack_is_filled_best():

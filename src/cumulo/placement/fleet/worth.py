@@ -6,8 +6,8 @@ Two measures are added, each a sum over a node's devices of a number looked up b
   ask counting its `net`. The node's CPUs couple its devices; the coupling is relaxed by a price per CPU (Lagrange), and
   of a few such prices the one that gives the lowest, so the tightest, bound counts for a node.
 - The fragmentation of FGD (Weng et al., USENIX ATC 2023): the idle part of devices that an ask drawn from the mix could
-  not use. It matters as runs come and go: holes that nothing fills at once stay open until something leaves.
-  While nothing has left, it counts nothing.
+  not use. It matters as runs come and go, for holes that nothing fills at once stay open until something leaves; and
+  where devices are not what is scarce, so that the prices say nothing of them. Otherwise it counts little.
 
 Everything is in nano-devices, so that no two implementations round differently.
 """
@@ -24,8 +24,11 @@ from cumulo.placement.fleet.rows import Int64s
 NANO: Final = 1_000_000_000
 # The prices per CPU that are tried, as shares of what a device's worth of CPUs would cost if they were all that counts.
 _CPU_SHARES: Final = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
-# How much of the value gives way to fragmentation once as much has left as came.
+# How much of the value gives way to fragmentation where that counts in full.
 _YIELDS: Final = 0.4
+# The least that fragmentation counts, and the price of a device from which on no more is needed.
+_ALWAYS: Final = 0.06
+_DEAR: Final = 0.5
 _CONVEX: Final = 0.05
 
 
@@ -48,17 +51,24 @@ class Worth(NamedTuple):
 
 def worth_of(prices: Prices, capacity: Capacity, *, devices: int, ended: float) -> Worth:
     """`devices`: the most on one row. `ended`: the share of what was placed that has left again, 0 to 1."""
-    value = 1.0 - _YIELDS * ended
     cpu, whole, part = _values(prices, capacity, devices)
     steps, idle, block = _fragmentation(prices, len(capacity.devices), devices)
+    holes = _weight_of_holes(whole, capacity, ended) if len(prices.net) else 0.0
+    value = 1.0 - _YIELDS * holes
     return Worth(
         cpu=_nano(cpu * value / 1000),
         whole=_nano(whole.transpose(0, 2, 1) * value),
         part=_nano(part.transpose(0, 2, 1) * value),
         steps=steps,
-        idle=_nano(idle * ended / WHOLE_MILLI),
-        block=_nano(block * ended / WHOLE_MILLI),
+        idle=_nano(idle * holes / WHOLE_MILLI),
+        block=_nano(block * holes / WHOLE_MILLI),
     )
+
+
+def _weight_of_holes(whole: NDArray[np.float64], capacity: Capacity, ended: float) -> float:
+    """How much fragmentation counts, 0 to 1: more as runs come and go, and all where devices have no price."""
+    device = float(whole[:, :, 1].max(axis=1) @ capacity.devices / capacity.devices.sum())
+    return max(_ALWAYS, ended, 1.0 - device / _DEAR)
 
 
 def _nano(array: NDArray[np.float64]) -> Int64s:
