@@ -8,17 +8,29 @@ from typing import Any
 
 from cumulo.control.driver import Report
 from cumulo.control.requests import Inbox
+from cumulo.control.rules import Policy, ProjectRules, Quota, Rules
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import TERMINAL, EndReason, InstanceState, RunStatus
 from cumulo.domain.node import DeviceHealth
-from cumulo.domain.run import Retry, RunKind
+from cumulo.domain.run import PurchaseOption, Retry, RunKind
 from cumulo.domain.sharing import device_uuids
-from cumulo.store import events, tables
+from cumulo.store import events, people, tables
 from tests.control.fakes import GPU, PRICE, Clock, Cloud, FakeEngine, Lost, node
+from tests.databases import NOW
 
 _OVER = {str(status) for status in TERMINAL}
 
 ASKS = ("A100", "A100:2", "1..2", "0.3", "A100:0.5", "mig-1g.10gb:2", "mig-3g.40gb")
+
+# Everything that has others make room: spot runs, what is borrowed, and runs that can be moved.
+POLICY = Policy(
+    projects={
+        "sure": ProjectRules(guaranteed={GPU: 2}, weight=2.0),
+        "small": ProjectRules(quota=Quota(gpus=4)),
+    },
+    half_life_s=600.0,
+    make_room=True,
+)
 
 
 class Chaos:
@@ -28,7 +40,10 @@ class Chaos:
         self.random = random.Random(seed)
         monkeypatch.setattr("cumulo.control.submitting.secrets.token_bytes", self.random.randbytes)
         nodes = (node("one", 3), node("two", 2), node("cpu", 0, cpus=4))
-        self.cloud = Cloud(db, home, engine=FakeEngine(Clock(), nodes))
+        self.cloud = Cloud(db, home, engine=FakeEngine(Clock(), nodes), rules=Rules(policy=POLICY))
+        with db.write() as tx:
+            for name in POLICY.projects:
+                people.ensure_project(tx, name, created_by="ada", now=NOW)
         self.engine, self.whole = self.cloud.engine, nodes
         self.accepted: list[str] = []
         self.ends: dict[str, tuple[object, ...]] = {}
@@ -98,6 +113,8 @@ class Chaos:
             changes |= {"after": tuple(r.sample(self.accepted, min(len(self.accepted), r.randint(1, 2))))}
         if r.random() < 0.2:
             changes |= {"max_duration_s": 3600.0}
+        changes |= {"project": r.choice(("default", "default", "sure", "small"))}
+        changes |= {"purchase": r.choice(tuple(PurchaseOption)[:2]), "migratable": r.random() < 0.3}
         gpus = None if shape == "cpu" else r.choice(ASKS)
         key = r.choice((None, f"k{len(self.accepted)}"))
         try:

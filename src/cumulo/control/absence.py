@@ -134,7 +134,7 @@ class Absences:
                 again.append(instance)
         for leak in [leak for leak in self.leaks.values() if leak.region == region]:
             if leak.instance_id not in there and observation.as_of > self._known_at.get(leak.instance_id, 0.0):
-                self._let_go(seen, leak.instance_id)
+                self._let_go(seen, leak.instance_id, observation.as_of)
         return over, again
 
     def unexpected(
@@ -149,7 +149,7 @@ class Absences:
             if leak.instance_id in self._untold:
                 _tell(batch, leak, now)
             if observed.state is InstanceState.ENDED:
-                self._let_go(seen, leak.instance_id)
+                self._let_go(seen, leak.instance_id, as_of)
                 self._drivers[region].ask(release=[leak.instance_id])
             return
         with self._db.read() as tx:
@@ -206,7 +206,8 @@ class Absences:
         if stop:
             self._drivers[region].ask(stop={observed.instance_id: LEAK_GRACE_S})
 
-    def _let_go(self, seen: Picture, instance_id: str) -> None:
+    def _let_go(self, seen: Picture, instance_id: str, as_of: float) -> None:
+        self._over_at[instance_id] = as_of
         del self.leaks[instance_id]
         self._untold.discard(instance_id)
         self._known_at.pop(instance_id, None)

@@ -53,7 +53,7 @@ _BAD: Final = (RunStatus.FAILED, RunStatus.LOST)
 
 
 def advance(batch: Batch, run: LiveRun) -> None:
-    """Passes over places that were cancelled before their turn came."""
+    """Passes over places that came, or were cancelled, before their turn."""
     before = run.units_started
     while run.units_started in run.skipped:
         run.skipped.discard(run.units_started)

@@ -97,6 +97,8 @@ def _advance_run(
     if run.units_started == unit.place:
         run.units_started += 1
         advance(batch, run)
+    elif unit.place > run.units_started:
+        run.skipped.add(unit.place)  # those before it wait for others to make room
     run.placed_at = run.placed_at or now
     run.attempts = max(run.attempts, unit.attempts)
     where = placed_on(seen, placed)

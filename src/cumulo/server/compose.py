@@ -13,10 +13,11 @@ from pathlib import Path
 
 from cumulo import __version__
 from cumulo.control import Control
+from cumulo.control.rules import Rules
 from cumulo.domain.errors import CumuloError
 from cumulo.engines.local import LocalEngine
 from cumulo.engines.simulated import SimulatedEngine
-from cumulo.server import render
+from cumulo.server import config, render
 from cumulo.server.app import make_app
 from cumulo.server.auth import UnixUsers, unix_name
 from cumulo.server.feed import Feed
@@ -62,9 +63,10 @@ def serve(options: Options) -> None:
 
 
 def _serve(options: Options, folder: StateFolder, listeners: Listeners) -> None:
+    rules = config.read(options.home)
     db = _database(options)
     try:
-        services, engine = _services(options, folder, db)
+        services, engine = _services(options, folder, db, rules)
         _own_token(services, folder)
         app = make_app(services, loopback_only=options.address.loopback)
         running = Running(
@@ -99,11 +101,16 @@ def _database(options: Options) -> Database:
     return Database.open(options.database, home=options.home)
 
 
-def _services(options: Options, folder: StateFolder, db: Database) -> tuple[Services, LocalEngine | SimulatedEngine]:
+def _services(
+    options: Options, folder: StateFolder, db: Database, rules: Rules
+) -> tuple[Services, LocalEngine | SimulatedEngine]:
     cloud_id = schema.prepare(db, cloud_id=secrets.token_hex(6), now=time.time())
+    with db.write() as tx:
+        for name in rules.policy.projects:
+            people.ensure_project(tx, name, created_by=unix_name(os.geteuid()), now=time.time())
     blobs, logs = Blobs(options.home), Logs(options.home)
     engine = _engine(options, folder, db, blobs, cloud_id)
-    control = Control(db=db, logs=logs, engines={engine.name: engine}, cloud_id=cloud_id)
+    control = Control(db=db, logs=logs, engines={engine.name: engine}, cloud_id=cloud_id, rules=rules)
     services = Services(
         home=options.home,
         cloud_id=cloud_id,

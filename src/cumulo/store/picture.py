@@ -51,7 +51,7 @@ def outcomes(tx: Connection) -> Sequence[tuple[str, str, int]]:
 
 
 def skipped_places(tx: Connection) -> Sequence[tuple[str, int]]:
-    """Places that were cancelled before their turn came, of runs that are not over."""
+    """Places that came, or were cancelled, before their turn, of runs that are not over."""
     query = select(t.unit.c.run_id, t.unit.c.place).join(t.run, t.run.c.id == t.unit.c.run_id)
     query = query.where(t.run.c.status.in_(_OPEN), t.unit.c.place >= t.run.c.units_started)
     return [(row[0], row[1]) for row in tx.execute(query)]

@@ -37,12 +37,12 @@ class Level(BaseModel):
             name = cls.aliases.get(key, key)
             if key in cls.refused:
                 if value is not None:
-                    raise _about(key, "not_supported_yet", cls.refused[key])
+                    raise about(key, "not_supported_yet", cls.refused[key])
                 continue
             if name not in cls.model_fields:
                 raise unknown_key(key, known=tuple(cls.model_fields), also=(*cls.aliases, *cls.refused))
             if name in tidied:
-                raise _about(key, "given_twice", f"is the same as {name!r}, which is given as well; give one")
+                raise about(key, "given_twice", f"is the same as {name!r}, which is given as well; give one")
             tidied[name] = value
         # A key without a value is a key left out, as in every YAML file with `setup:` and nothing behind it.
         return {name: value for name, value in tidied.items() if value is not None}
@@ -61,10 +61,11 @@ def unknown_key(key: object, *, known: Sequence[str], also: Sequence[str] = ()) 
     """Refuses a key, with the nearest of `known` and `also`, or else all that are `known`. For validators to raise."""
     near = difflib.get_close_matches(str(key).lower(), [*known, *also], n=1, cutoff=0.7)
     text = f"is not known; did you mean {near[0]!r}?" if near else f"is not known here; known: {', '.join(known)}"
-    return _about(key, "unknown_key", text)
+    return about(key, "unknown_key", text)
 
 
-def _about(key: object, kind: str, text: str) -> PydanticCustomError:
+def about(key: object, kind: str, text: str) -> PydanticCustomError:
+    """What is wrong with a key. For validators of what the key stands in to raise."""
     return PydanticCustomError(kind, "{text}", {"key": printable(str(key), 60), "text": text})
 
 

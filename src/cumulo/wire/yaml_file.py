@@ -47,15 +47,19 @@ class Document:
         return CumuloError(error.code, f"{where}: {error.message}", hint=error.hint, details=details)
 
 
-def read_yaml(text: str | bytes, *, source: str = "run file") -> Document:
-    """Reads one mapping. Raises CumuloError (invalid_run_file) naming the source, line and column."""
+def read_yaml(text: str | bytes, *, source: str = "run file", key: str = "run", empty: bool = False) -> Document:
+    """Reads one mapping, with keys such as `key`. Raises CumuloError (invalid_run_file) naming source, line and column.
+
+    `empty`: a file that says nothing is a mapping without keys.
+    """
     if len(text) > MAX_BYTES:
-        raise _invalid(source, None, f"larger than {MAX_BYTES >> 20} MB; a run file only describes a run")
+        raise _invalid(source, None, f"larger than {MAX_BYTES >> 20} MB")
     try:
         decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         root = _compose(decoded)
         reader = _Reader(source)
         data = reader.read(root, (), 0) if root is not None else None
+        data = {} if data is None and empty else data
     except UnicodeDecodeError as error:
         raise _invalid(source, None, f"not UTF-8 text (byte {error.start})") from None
     except yaml.MarkedYAMLError as error:
@@ -68,7 +72,7 @@ def read_yaml(text: str | bytes, *, source: str = "run file") -> Document:
         raise _invalid(source, None, f"nested deeper than {_MAX_DEPTH} levels") from None
     if not isinstance(data, dict):
         found = "empty" if data is None else f"a {_TYPE_WORDS.get(type(data), 'value')}"
-        raise _invalid(source, None, f"must be a mapping of keys such as 'run:', but is {found}")
+        raise _invalid(source, None, f"must be a mapping of keys such as '{key}:', but is {found}")
     return Document(source=source, data=data, lines=reader.lines)
 
 
