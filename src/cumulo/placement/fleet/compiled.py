@@ -27,15 +27,13 @@ def _need(asked, total, free, milli, devices, least, least_share):  # type: igno
 
 
 @_compile
-def _wasted(worth, kind, cpus, free, full, skip, instead):  # type: ignore[no-untyped-def]
-    """The fragmentation of a row on which the device `skip` had `instead` free."""
-    step = np.searchsorted(worth.steps, cpus, side="right")
+def _idle(worth, kind, step, free):  # type: ignore[no-untyped-def]
+    """What the free parts of a row's devices cost while they are idle, blocks apart."""
     found = 0
     for device in range(free.shape[0]):
-        left = instead if device == skip else np.int64(free[device])
-        if left > 0:
-            found += left * worth.idle[kind, step, left // CELL]
-    return found - full * WHOLE_MILLI * worth.block[kind, step, full]
+        if free[device] > 0:
+            found += np.int64(free[device]) * worth.idle[kind, step, free[device] // CELL]
+    return found
 
 
 @_compile
@@ -54,7 +52,8 @@ def stand(state, worth, rows, fragmented, sums, worths):  # type: ignore[no-unty
             sums[row, j] = found
             before = min(before, found)
         if fragmented:
-            before -= _wasted(worth, kind, cpus, free, full, -1, 0)
+            step = np.searchsorted(worth.steps, cpus, side="right")
+            before -= _idle(worth, kind, step, free) - full * WHOLE_MILLI * worth.block[kind, step, full]
         worths[row] = before
 
 
@@ -79,16 +78,18 @@ def _row(state, worth, gpus, asked_milli, asked_cpus, asked_memory, mode, row, f
     free = state.free[row]
     prices = worth.cpu.shape[1]
     sums, before = standing[0][row], standing[1][row]
-    left = free_cpus - cpus
+    step, idle = 0, 0
+    if fragmented:
+        step = np.searchsorted(worth.steps, free_cpus - cpus, side="right")
+        idle = _idle(worth, kind, step, free)
     if mode == EMPTY:
         after = _TOP
         for j in range(prices):
             found = sums[j] - worth.cpu[kind, j] * cpus + worth.whole[kind, full - gpus, j] - worth.whole[kind, full, j]
             after = min(after, found)
         if fragmented:
-            step = np.searchsorted(worth.steps, left, side="right")
-            after -= _wasted(worth, kind, left, free, full - gpus, -1, 0)
-            after += gpus * WHOLE_MILLI * worth.idle[kind, step, WHOLE_MILLI // CELL]
+            idle -= gpus * WHOLE_MILLI * worth.idle[kind, step, WHOLE_MILLI // CELL]
+            after -= idle - (full - gpus) * WHOLE_MILLI * worth.block[kind, step, full - gpus]
         return (before - after) // _MICRO, -1
     best, chosen, best_free = -_TOP, -1, WHOLE_MILLI
     for device in range(free.shape[0]):
@@ -111,7 +112,9 @@ def _row(state, worth, gpus, asked_milli, asked_cpus, asked_memory, mode, row, f
                 found -= worth.part[kind, here // CELL, j]
             after = min(after, found)
         if fragmented:
-            after -= _wasted(worth, kind, left, free, full - (here == WHOLE_MILLI), device, rest)
+            still = full - (here == WHOLE_MILLI)
+            after += here * worth.idle[kind, step, here // CELL] - rest * worth.idle[kind, step, rest // CELL]
+            after -= idle - still * WHOLE_MILLI * worth.block[kind, step, still]
         if chosen < 0 or after > best or (after == best and here < best_free):
             best, chosen, best_free = after, device, here
     if chosen < 0:

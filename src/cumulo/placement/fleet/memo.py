@@ -32,6 +32,7 @@ class _Facts(NamedTuple):
     full: int
     sums: list[int]
     worth: int
+    idle: dict[int, int]  # by step of CPUs: what its free parts cost while they are idle, blocks apart
 
 
 class States:
@@ -159,16 +160,22 @@ class Memo:
         for each in free:
             if 0 < each < WHOLE_MILLI:
                 sums = [total + more for total, more in zip(sums, part[each // CELL], strict=True)]
-        worth = min(sums) - self._wasted(kind, cpus, free, full)
-        facts = self._facts[number] = _Facts(kind, cpus, free, state.mode[row].tolist(), full, sums, worth)
+        facts = _Facts(kind, cpus, free, state.mode[row].tolist(), full, sums, min(sums), {})
+        if self.fragmented:
+            step = int(self.worth.steps.searchsorted(cpus, side="right"))
+            facts = facts._replace(worth=facts.worth - self._idle_of(facts, step) + self._blocks(kind, step, full))
+        self._facts[number] = facts
         return facts
 
-    def _wasted(self, kind: int, cpus: int, free: list[int], full: int) -> int:
-        if not self.fragmented:
-            return 0
-        step = int(self.worth.steps.searchsorted(cpus, side="right"))
-        idle = self._idle[kind][step]
-        return sum(each * idle[each // CELL] for each in free) - full * WHOLE_MILLI * self._block[kind][step][full]
+    def _idle_of(self, facts: _Facts, step: int) -> int:
+        found = facts.idle.get(step)
+        if found is None:
+            rate = self._idle[facts.kind][step]
+            found = facts.idle[step] = sum(each * rate[each // CELL] for each in facts.free if each)
+        return found
+
+    def _blocks(self, kind: int, step: int, full: int) -> int:
+        return full * WHOLE_MILLI * self._block[kind][step][full]
 
     def _whole_loss(self, facts: _Facts, gpus: int, cpus: int) -> int:
         left = facts.full - gpus
@@ -182,11 +189,9 @@ class Memo:
             )
         )
         if self.fragmented:
-            free, taken = list(facts.free), gpus
-            for device, each in enumerate(free):
-                if taken and each == WHOLE_MILLI:
-                    free[device], taken = 0, taken - 1
-            after -= self._wasted(facts.kind, facts.cpus - cpus, free, left)
+            step = int(self.worth.steps.searchsorted(facts.cpus - cpus, side="right"))
+            taken = gpus * WHOLE_MILLI * self._idle[facts.kind][step][WHOLE_MILLI // CELL]
+            after -= self._idle_of(facts, step) - taken - self._blocks(facts.kind, step, left)
         return (facts.worth - after) // MICRO
 
     def _fraction_loss(self, facts: _Facts, mode: int, milli: int, cpus: int) -> tuple[int, int]:
@@ -197,6 +202,10 @@ class Memo:
             -1,
             0,
         )  # the most worth left, of equals the fullest device, in one number; the first of equals
+        step, idle, rate = 0, 0, list[int]()
+        if self.fragmented:
+            step = int(self.worth.steps.searchsorted(facts.cpus - cpus, side="right"))
+            idle, rate = self._idle_of(facts, step), self._idle[facts.kind][step]
         tried: set[tuple[int, int]] = set()
         for device, (free, held) in enumerate(zip(facts.free, facts.held, strict=True)):
             if free < milli or held not in (EMPTY, mode) or (free, held) in tried:
@@ -210,9 +219,8 @@ class Memo:
                 lost = part[free // CELL]
             after = min(total - gone + more for total, gone, more in zip(base, lost, come, strict=True))
             if self.fragmented:
-                then = list(facts.free)
-                then[device] = rest
-                after -= self._wasted(facts.kind, facts.cpus - cpus, then, facts.full - opens)
+                after -= idle - free * rate[free // CELL] + rest * rate[rest // CELL]
+                after += self._blocks(facts.kind, step, facts.full - opens)
             order = free - after * arrays.TIES
             if order < best:
                 best, chosen, left = order, device, after
