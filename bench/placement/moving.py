@@ -1,12 +1,14 @@
 """Runs of one policy by number, as the churn benchmark starts and ends them; and the same with room made for some."""
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from bench.placement.cumulo_policy import CumuloPolicy
 from bench.placement.policies import Policy
 from cumulo.placement.fleet.room import Movable, Moves, make_room
+
+_SAVED: Final = 10.0
 
 
 class Placed(NamedTuple):
@@ -50,8 +52,9 @@ class Staying:
 class Moving:
     """Cumulo's choice, and small runs that are moved where a run for several GPUs does not fit.
 
-    What moves holds less than a GPU, or with `whole` at most one. At most `most` move for one run, and `per_100` for
-    100 arrivals on the long average: what is not spent is saved up, until ten runs could take the most.
+    What moves holds less than a GPU, or with `whole` at most one. `per_100` may move for 100 arrivals on the long
+    average. What is not spent is saved up, until ten runs could take the most; one run may take a tenth of the savings,
+    so that where they are short they go to the runs that need the fewest.
     """
 
     def __init__(self, policy: CumuloPolicy, *, whole: bool, most: int, per_100: float) -> None:
@@ -61,9 +64,9 @@ class Moving:
         self.moves, self.saved = 0, 0.0
 
     def start(self, run: int, number: int) -> bool:
-        self.saved = min(self.saved + self.per_arrival, 10.0 * self.most)
+        self.saved = min(self.saved + self.per_arrival, _SAVED * self.most)
         found = self.policy.arrive(number)
-        if found is None and self.policy.asked[number].gpus > 1 and self.saved >= 1:
+        if found is None and self.policy.asked[number].gpus > 1 and self.saved >= _SAVED:
             found = self._with_room(number)
         if found is not None:
             self._keep(run, Placed(number, *found))
@@ -85,7 +88,7 @@ class Moving:
         policy, runs = self.policy, list(self.small)
         columns = np.array(list(self.small.values()), dtype=np.int64).T
         movable = Movable(*(column.astype(of) for column, of in zip(columns, _TYPES, strict=True)))
-        most = min(self.most, int(self.saved))
+        most = int(self.saved / _SAVED)
         found = make_room(policy.rows, policy.chooser, policy.asked[number], movable, most=most)
         return None if found is None else self._make(number, found, runs)
 

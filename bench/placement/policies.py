@@ -20,11 +20,13 @@ class Policy(Protocol):
 
 
 def policy(name: str, trace: Trace, nodes: Nodes) -> Policy:
-    """A fresh policy. Raises ValueError for an unknown name, SystemExit where it needs numba and that is missing."""
+    """A fresh policy. Raises ValueError for an unknown name, and where it needs numba and that is missing."""
     if name == "cumulo":
         return CumuloPolicy(trace, nodes)
     if name in REFERENCES:
-        from bench.placement.reference import Reference  # needs numba, which Cumulo does not
-
+        try:
+            from bench.placement.reference import Reference
+        except ModuleNotFoundError as missing:
+            raise ValueError(f"{name} needs {missing.name}: pip install 'cumulo[scale]'") from missing
         return Reference(name, trace, nodes)
     raise ValueError(f"no policy is called {name!r}; there are {', '.join(NAMES)}")

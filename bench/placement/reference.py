@@ -9,15 +9,11 @@ Written for itself, in loops that numba compiles, so that no mistake of Cumulo's
 
 from typing import Any, Final, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.placement.openb_trace import Ints, Nodes, Pod, Trace
-
-try:
-    import numba
-except ImportError as missing:
-    raise SystemExit("error: fgd and bestfit need numba: pip install 'cumulo[scale]'") from missing
 
 DEVICES: Final = 8  # the most on one node
 COVERED: Final = 0.95  # of all pods, by the typical ones

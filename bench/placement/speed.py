@@ -27,9 +27,8 @@ from bench.placement.openb_trace import Ints, Nodes, Trace, folder_of, read_node
 
 KERNELS: Final = ("numpy", "numba")
 _MIB: Final = 1 << 20
-# Decisions of churn that are timed; of `fill` all are, up to so many.
-_CHURN: Final = 20_000
-_FILL: Final = 200_000
+# Decisions of churn that are timed, after as many that are not; of `fill` all are, up to ten times as many.
+DECISIONS: Final = 20_000
 
 
 def fleet(nodes: Nodes, count: int) -> Nodes:
@@ -37,15 +36,17 @@ def fleet(nodes: Nodes, count: int) -> Nodes:
     return nodes.ordered(np.arange(count) % len(nodes))
 
 
-def measure(trace: Trace, nodes: Nodes, *, compiled: bool, seed: int) -> dict[str, object]:
+def measure(trace: Trace, nodes: Nodes, *, compiled: bool, seed: int, decisions: int) -> dict[str, object]:
     """Decisions a CPU second and memory of one kind of kernels on one fleet."""
     _warm_up(trace, nodes, compiled=compiled)
     before = _resident()
     of = stream(trace, nodes, seed)
     policy = CumuloPolicy(trace, of.nodes, compiled=compiled)
     decided = hashlib.blake2b(digest_size=8)
-    fill, in_place = _fill(policy, of.arrivals[:_FILL], decided)
-    churn = _churn(policy, in_place, trace, seed, decided)
+    fill, in_place = _fill(policy, of.arrivals[: 10 * decisions], decided)
+    share = trace.counts / trace.counts.sum()
+    coming = np.random.default_rng(seed).choice(len(trace.classes), 2 * decisions, p=share)
+    churn = _churn(policy, in_place, coming, decided)
     return {
         "fill_per_s": round(fill),
         "churn_per_s": round(churn),
@@ -68,13 +69,11 @@ def _fill(policy: CumuloPolicy, arrivals: Ints, decided: Any) -> tuple[float, de
     return len(numbers) / took, placed
 
 
-def _churn(policy: CumuloPolicy, placed: deque[Placed], trace: Trace, seed: int, decided: Any) -> float:
-    """The oldest leaves, then one arrives. The time of both counts."""
-    share = trace.counts / trace.counts.sum()
-    numbers = np.random.default_rng(seed).choice(len(trace.classes), 2 * _CHURN, p=share).tolist()
-    began = 0.0
-    for turn, number in enumerate(numbers):
-        if turn == _CHURN:
+def _churn(policy: CumuloPolicy, placed: deque[Placed], coming: Ints, decided: Any) -> float:
+    """The oldest leaves, then one arrives. The time of both counts, in the second half."""
+    half, began = len(coming) // 2, 0.0
+    for turn, number in enumerate(coming.tolist()):
+        if turn == half:
             began = time.process_time()
         policy.leave(*placed.popleft())
         found = policy.arrive(number)
@@ -82,7 +81,7 @@ def _churn(policy: CumuloPolicy, placed: deque[Placed], trace: Trace, seed: int,
             placed.append((number, *found))
     took = time.process_time() - began
     decided.update(repr(placed).encode())
-    return _CHURN / took
+    return half / took
 
 
 def _warm_up(trace: Trace, nodes: Nodes, *, compiled: bool) -> None:
@@ -104,6 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", default="default", help="the pod list; default: %(default)s")
     parser.add_argument("--nodes", default="1213,10000,100000", help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=42, help="default: %(default)s")
+    parser.add_argument("--decisions", type=int, default=DECISIONS, help="under churn; default: %(default)s")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--plain", action="store_true", help="NumPy only")
     only.add_argument("--compiled", action="store_true", help="numba only")
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> list[dict[str, object]]:
     kinds = ["numpy"] if options.plain else ["numba"] if options.compiled else KERNELS
     rows: list[dict[str, object]] = []
     for count in map(int, options.nodes.split(",")):
-        found = [_in_a_process(folder, options.trace, count, kind, options.seed) for kind in kinds]
+        found = [_in_a_process(folder, count, kind, options) for kind in kinds]
         if len({each["decided"] for each in found}) > 1:
             raise ValueError(f"on {count} nodes NumPy and numba decide differently")
         for kind, figures in zip(kinds, found, strict=True):
@@ -124,9 +124,9 @@ def run(options: argparse.Namespace) -> list[dict[str, object]]:
     return rows
 
 
-def _in_a_process(folder: Path, trace: str, count: int, kind: str, seed: int) -> dict[str, object]:
-    words = [sys.executable, "-m", "bench.placement.speed", str(folder), trace, str(count), kind, str(seed)]
-    done = subprocess.run(words, capture_output=True, text=True)
+def _in_a_process(folder: Path, count: int, kind: str, options: argparse.Namespace) -> dict[str, object]:
+    words = [str(folder), options.trace, str(count), kind, str(options.seed), str(options.decisions)]
+    done = subprocess.run([sys.executable, "-m", "bench.placement.speed", *words], capture_output=True, text=True)
     if done.returncode:
         raise ValueError(f"{count} nodes with {kind}: {done.stderr.strip().splitlines()[-1]}")
     found: dict[str, object] = json.loads(done.stdout)
@@ -147,9 +147,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _main(words: Sequence[str]) -> None:
-    folder, trace, count, kind, seed = words
+    folder, trace, count, kind, seed, decisions = words
     pods, nodes = read_pods(Path(folder), trace), fleet(read_nodes(Path(folder)), int(count))
-    print(json.dumps(measure(pods, nodes, compiled=kind == "numba", seed=int(seed))))
+    found = measure(pods, nodes, compiled=kind == "numba", seed=int(seed), decisions=int(decisions))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
