@@ -320,6 +320,8 @@ class Chaos:
         self.mend_engine()
         self.mend_nodes()
         self.cloud.fail = ""
+        for name in [name for name in self.engine.alive() if self.engine.bodies[name].spec is None]:
+            self.engine.forget(name)  # the admin ends what leaked
         for _ in range(400):
             for name in self._some(InstanceState.PROVISIONING, InstanceState.PULLING):
                 self.engine.start(name)

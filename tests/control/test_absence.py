@@ -209,7 +209,7 @@ def test_an_old_leak_is_left_to_the_admin_and_holds_what_it_holds(cloud):
     run_id = cloud.submit(gpus="A100:4", nodes=2)
     cloud.look()
     assert cloud.run(run_id).status == "queued"
-    other = cloud.submit(gpus="A100", priority=1)  # else the room is kept for the first
+    other = cloud.submit(gpus="A100")
     cloud.fail = "before"
     assert not cloud.step()
     assert cloud.step()
@@ -443,3 +443,13 @@ def test_a_report_of_nodes_that_could_not_be_written_is_written_with_the_next(cl
     assert len(cloud.rows(tables.node)) == 3
     assert cloud.events().count("node.ready") == 3
     assert cloud.seen == cloud.fresh()
+
+
+def test_nobody_waits_behind_one_that_a_leak_keeps_waiting(cloud):
+    cloud.engine.plant("stranger-0-1-0", devices=("one-0",), started_at=cloud.clock() - 1000)
+    cloud.look(3)
+    large = cloud.submit(gpus="A100:4", nodes=2)
+    cloud.clock.pass_(1.0)
+    small = cloud.submit(gpus="A100")
+    cloud.look()
+    assert (cloud.run(large).status, cloud.run(small).status) == ("queued", "starting")

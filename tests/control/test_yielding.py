@@ -3,6 +3,7 @@
 import pytest
 
 from cumulo.control.rules import Policy, ProjectRules, Quota, Rules
+from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import EndReason
 from cumulo.domain.run import PurchaseOption, Retry, RunKind
 from cumulo.store import people, tables
@@ -278,6 +279,14 @@ def test_a_quota_holds_and_is_told(make):
     why = cloud.control.why(run_id)
     assert (why.summary, why.binding) == ("project mine holds 2 of its quota of 2 GPUs, 1 asked", "quota")
     assert [row.waiting_for for row in cloud.control.queue()] == [why.summary]
+
+
+def test_more_than_a_quota_can_ever_admit_is_refused(make):
+    cloud = make(projects={"mine": ProjectRules(quota=Quota(kinds={GPU: 2}))})
+    with pytest.raises(CumuloError, match="project mine holds 0 of its quota of 2 A100-80GB, 3 asked") as caught:
+        cloud.submit("A100:3", project="mine")
+    assert caught.value.code == "quota_exceeded"
+    assert cloud.submit("A100:3", project="mine", queue=True)
 
 
 def test_who_has_used_less_comes_first_and_that_outlasts_a_restart(make):

@@ -37,7 +37,7 @@ def instance_row(run_id, unit=0, attempt=1, rank=0, **values):
 def unit_row(run_id, place=0, **values):
     row = {
         "run_id": run_id, "place": place, "project": "default", "account": "ada", "status": "running",
-        "attempts": 1, "message": "",
+        "attempts": 1, "preemptions": 0, "message": "",
     }  # fmt: skip
     return {column.name: None for column in t.unit.c} | row | values
 

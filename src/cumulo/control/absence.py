@@ -188,6 +188,7 @@ class Absences:
             cpus_milli=0,
             memory_bytes=0,
             slices=observed.slices or (),
+            lasting=True,
         )
         leak = Leak(
             instance_id=hold.instance_id,

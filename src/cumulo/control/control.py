@@ -8,6 +8,7 @@ from typing import Any
 from cumulo.control import explain, listing, offering, planning
 from cumulo.control.absence import Leak
 from cumulo.control.answers import Offer, Plan, QueueRow, Why
+from cumulo.control.deciding import beyond_quota
 from cumulo.control.driver import EngineDriver
 from cumulo.control.live import LiveInstance, Picture
 from cumulo.control.loop import ControlLoop
@@ -51,7 +52,7 @@ class Control:
     ) -> None:
         self.engines = dict(engines)
         self._db, self._logs, self._clock = db, logs, clock
-        self._rates = rates or Rates()
+        self._rates, self._rules = rates or Rates(), rules or Rules()
         self._inbox = inbox or Inbox()
         self._shipper = Shipper(logs, clock=clock, progress=self._inbox.progress)
         self._seq = 0
@@ -76,7 +77,7 @@ class Control:
             cloud_id=cloud_id,
             epoch=epoch,
             rates=self._rates,
-            rules=rules or Rules(),
+            rules=self._rules,
             clock=clock,
             changed=self._changed,
             watch=self._watch,
@@ -107,7 +108,7 @@ class Control:
     ) -> tuple[str, bool]:
         """Accepts a run: (its id, whether it is new). Once this returns the run is in the store.
 
-        Raises CumuloError: unknown_gpu; unsatisfiable unless `queue`; and what `submitting.accept` raises.
+        Raises CumuloError: unknown_gpu; unless `queue`, quota_exceeded, unsatisfiable; what `submitting.accept` raises.
         """
         if before := replayed(self._db, account=account, key=idempotency_key, fingerprint=fingerprint):
             return before, False
@@ -128,6 +129,8 @@ class Control:
     def _check(self, spec: RunSpec, queue: bool) -> None:
         self._wait_ready()
         capacity = self.loop.capacity
+        if not queue and (text := beyond_quota(self._rules.policy, capacity.world, spec.project, spec.ask)):
+            raise CumuloError("quota_exceeded", text, hint="ask for less, or pass --queue to wait for a larger quota")
         if capacity.takes(spec.ask):
             return
         explain.check_gpu_names(spec.ask.gpu, capacity.world)

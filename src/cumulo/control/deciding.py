@@ -8,11 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from cumulo.control.live import Picture
+from cumulo.domain.ask import Ask
 from cumulo.placement.clearing import leaving, take
+from cumulo.placement.fit import admitted_kinds
 from cumulo.placement.order import Decision, Pass, place
-from cumulo.placement.quota import least_milli
+from cumulo.placement.policy import Policy
+from cumulo.placement.quota import least_milli, narrowed
 from cumulo.placement.reserve import Attempt, attempts, held_places
-from cumulo.placement.shares import Shares
+from cumulo.placement.shares import Holding, Shares
 from cumulo.placement.traits import started, traits_held
 from cumulo.placement.turns import Turns
 from cumulo.placement.world import OverHeld, Waiting, World
@@ -60,6 +63,16 @@ def doomed(decided: Pass) -> frozenset[str]:
 def decider(seen: Picture, now: float) -> Callable[[World, Sequence[Waiting]], Pass]:
     """`decide` for who asks it of other queues on the same world."""
     return lambda _, queue: decide(seen, queue, now)
+
+
+def beyond_quota(policy: Policy, world: World, project: str, ask: Ask) -> str:
+    """Why a project may never hold what is asked; empty where it may."""
+    quota = policy.rules(project).quota
+    if not quota.limits:
+        return ""
+    kinds = world.models() & (admitted_kinds(ask.gpu, world) or world.models()) if ask.gpu else frozenset[str]()
+    found = narrowed(project, quota, Holding(), ask, kinds)
+    return "" if isinstance(found, Ask) else found
 
 
 def in_turn(seen: Picture, queue: Iterable[Waiting], now: float) -> Iterator[Waiting]:
