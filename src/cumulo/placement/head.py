@@ -23,7 +23,7 @@ class Heads:
         self._trial, self._now, self._ends, self._most, self._spot_yields = trial, now, ends, most, spot_yields
         self._blocked: list[tuple[Waiting, Ask]] = []  # distinct asks, in their turn
         self._kept: list[Kept] = []
-        self._barred: dict[Ask, str] = {}
+        self._barred: dict[Ask, Kept] = {}  # asks that would delay a head wherever they start
         self._others: World | None = None  # the nodes that no head needs, as they are now
         self._empty: World | None = None
 
@@ -62,8 +62,8 @@ class Heads:
     def beside(self, waiting: Waiting, ask: Ask, places: tuple[Place, ...]) -> tuple[Place, ...] | str:
         """Where `waiting` may start without delaying a head: at `places` if it can be; else why it may not."""
         delayed = [kept for kept in self.kept() if not kept.in_time(waiting)]
-        if ask in self._barred and delayed:
-            return self._barred[ask]
+        if any(self._barred.get(ask) is kept for kept in delayed):
+            return _text(self._barred[ask])
         against = _exchange([(kept, held_places(waiting, places)) for kept in delayed])
         if against is None:
             return places
@@ -71,7 +71,7 @@ class Heads:
         if elsewhere and _exchange([(kept, held_places(waiting, elsewhere)) for kept in delayed]) is None:
             return elsewhere
         if len(delayed) == len(self._kept):
-            self._barred[ask] = _text(against)
+            self._barred[ask] = against
         return _text(against)
 
     def _rest(self) -> World:
