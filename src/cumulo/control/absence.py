@@ -188,6 +188,7 @@ class Absences:
             cpus_milli=0,
             memory_bytes=0,
             slices=observed.slices or (),
+            project="",  # it counts against nobody
             lasting=True,
         )
         leak = Leak(

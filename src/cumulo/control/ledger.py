@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from cumulo.placement.shares import Resources, Usage, holdings
 from cumulo.placement.world import World
+from cumulo.store import people
 from cumulo.store.used import used
 
 EVERY_S: Final = 5.0
@@ -31,12 +32,14 @@ class Ledger:
         if self._sampled_at is not None:
             return
         half_life_s = self.usage.half_life_s
+        self.usage.advance({}, now)
+        self._sampled_at = now
+        if len(people.projects(tx, limit=2)) < 2:
+            return  # there is nobody to share with
         since, bucket_s = now - HALF_LIVES * half_life_s, half_life_s / BUCKETS
         for piece in used(tx, since=since, bucket_s=bucket_s, now=now):
             amounts = Resources(piece.gpus_milli, piece.cpus_milli, piece.memory_bytes)
             self.usage.charge(piece.project, amounts, piece.seconds, piece.until)
-        self.usage.advance({}, now)
-        self._sampled_at = now
 
     def sample(self, world: World, now: float) -> None:
         """Charges what is held, if it is time: looking at all that is held at every step would cost too much."""
