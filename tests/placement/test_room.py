@@ -99,3 +99,10 @@ def test_all_that_moves_fits_where_it_goes_beside_who_it_moves_for(seen, what, d
         seen.hold(replace(gone[0], instance_id="w", node_id=place_.node_id, slices=place_.slices))
     for each, move in zip(gone, room.moves, strict=True):
         seen.hold(replace(each, node_id=move.place.node_id, slices=move.place.slices))  # raises OverHeld
+
+
+def test_what_moves_for_one_is_not_moved_again_for_the_next():
+    seen = world(ONE, TWO, holds=[moved("a", "n", 0, 1), hold("b", "o", 0, 1)])
+    queue = [waiting("v", small("3")), waiting("w", small("3"), at=1.0)]
+    [room] = place(seen, queue, now=NOW, policy=MOVING).rooms
+    assert (room.waiting.name, [move.instance_id for move in room.moves]) == ("v", ["a-0-1-0"])

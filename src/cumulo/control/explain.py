@@ -64,9 +64,7 @@ def explained(seen: Picture, queue: list[Waiting], target: Waiting, now: float) 
     if room is None or starts:
         expected = expect(seen.world, everybody, target, decided, now=now, past=past, policy=policy)
     else:
-        expected = Expectation(
-            low=now, likely=room.by, high=room.by, text="once they have left, by then at the latest"
-        )
+        expected = Expectation(low=now, likely=room.by, high=room.by, text="once they have left, by then at the latest")
     return Explained(
         why=explain(seen.world, target, decided),
         expected=expected,

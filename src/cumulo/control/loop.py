@@ -21,6 +21,7 @@ from cumulo.control.loading import add_runs, load
 from cumulo.control.nodes import NodeWatch
 from cumulo.control.observing import observe, observe_progress
 from cumulo.control.orders import Orders, Watch
+from cumulo.control.pacing import Pacing
 from cumulo.control.requests import Inbox, Mail, Question, Wish
 from cumulo.control.rules import Rules
 from cumulo.control.scheduling import Rates, place_waiting
@@ -75,6 +76,7 @@ class ControlLoop:
         self.absences = Absences(db, drivers, cloud_id=cloud_id, opened_at=clock())
         self._orders = Orders(drivers, self.absences, cloud_id=cloud_id, clock=clock, watch=watch)
         self._nodes = NodeWatch(drivers)
+        self._pacing = Pacing()
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._fenced = False
         self._stale = True  # the picture is to be read again before it is used
@@ -107,6 +109,7 @@ class ControlLoop:
         self.seen.learning, self.seen.ledger = learning, ledger
         restore(self.seen, now)
         self._stale = False
+        self._pacing = Pacing()
         self.absences.restore(self.seen)
         self._orders.give_anew(self.seen)
 
@@ -143,8 +146,8 @@ class ControlLoop:
 
     def _patience(self) -> float:
         """How long nothing can happen by itself: until the next retry, at most a tick."""
-        soonest = TICK_S
         now = self._clock()
+        soonest = min(TICK_S, self._pacing.wait(now) or TICK_S)
         for run in self.seen.runs.values():
             if run.spec.retry is None:
                 continue
@@ -167,9 +170,9 @@ class ControlLoop:
             for instance in ended:
                 self.seen.learning.ended(instance, self.seen.runs[instance.run_id])
             settle(self.seen, batch, {instance.run_id for instance in ended}, now)
-            placed = place_waiting(self.seen, batch, self._rates, now) if self.ready.is_set() else []
-            for instance in placed:
-                self.seen.learning.placed((instance.run_id, instance.unit, instance.attempt), now)
+            if mail.runs or mail.wishes or ended or batch.nodes:
+                self._pacing.changed()
+            placed = self._place(batch, now)
             wrote = self._write(batch)
             self._orders.give(self.seen, batch, placed, ended)
             if wrote:
@@ -181,6 +184,17 @@ class ControlLoop:
                 _answer(wish, CumuloError("conflict", self.trouble))
         for question in mail.questions:
             self._tell(question)
+
+    def _place(self, batch: Batch, now: float) -> list[LiveInstance]:
+        if not self.ready.is_set() or self._pacing.wait(now):
+            return []
+        events = len(batch.events)
+        began = self._clock()
+        placed = place_waiting(self.seen, batch, self._rates, now)
+        self._pacing.passed(began, self._clock(), did=len(batch.events) > events)
+        for instance in placed:
+            self.seen.learning.placed((instance.run_id, instance.unit, instance.attempt), now)
+        return placed
 
     def _tell(self, question: Question) -> None:
         if question.answer.done():  # nobody waits for it any more

@@ -52,10 +52,11 @@ class Clearing:
         return preempt(self._trial, waiting, ask, victims)
 
     def _there(self) -> list[Attempt]:
-        """What ran when the pass began and has not been stopped in it."""
+        """What ran when the pass began and has neither been stopped nor moved in it."""
         if self._running is None:
             self._running = attempts(self._trial.holds.values())
-        return [each for each in self._running if each.holds[0].instance_id in self._trial.holds]
+        holds = self._trial.holds
+        return [each for each in self._running if holds.get(each.holds[0].instance_id) is each.holds[0]]
 
     def _without(self, by: Claim) -> World:
         """The world without all that such a claim may stop, as it was when first asked for: no pass makes more room."""
