@@ -15,7 +15,7 @@ import numpy as np
 
 from cumulo.placement.fleet.losses import NEVER, Asked, Standing
 from cumulo.placement.fleet.memo import Memo, States
-from cumulo.placement.fleet.rows import Bools, Int8s, Int32s, Rows
+from cumulo.placement.fleet.rows import Bools, Int8s, Int32s, Rows, State
 from cumulo.placement.fleet.worth import Worth
 
 # Micro-devices; the second once as much leaves as comes.
@@ -43,6 +43,16 @@ class _Kept:
     shared: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Rows that were in the same state after so many changes: the group of each, and one row of each as it was."""
+
+    of_row: Int32s
+    state: State
+    standing: Standing
+    seen: int
+
+
 def compiled_kernels() -> ModuleType | None:
     """The compiled kernels, where numba is installed."""
     try:
@@ -68,6 +78,7 @@ class Chooser:
         """Nothing that was worked out holds any more."""
         self._standing = Standing(len(self.rows), self.worth)
         self._states, self._memo = States(self.rows), Memo(self.worth)
+        self._groups: _Groups | None = None
 
     def learn(self, asked: Asked) -> int:
         """The number by which an ask is known here from now on."""
@@ -79,7 +90,7 @@ class Chooser:
         self.worth, self.tolerance = worth, tolerance
         self._fragmented = bool(worth.idle.any())
         self._kept = [None] * len(self._kept)
-        self._standing, self._memo = Standing(len(self.rows), worth), Memo(worth)
+        self._standing, self._memo, self._groups = Standing(len(self.rows), worth), Memo(worth), None
 
     def copy(self, rows: Rows) -> "Chooser":
         """The same over a copy of the rows; what was worked out stays known to both."""
@@ -87,6 +98,7 @@ class Chooser:
         twin.rows, twin.worth, twin.tolerance, twin.kernels = rows, self.worth, self.tolerance, self.kernels
         # One list: what is known of an ask by its number, to both, must be of the same ask.
         twin._fragmented, twin._asked, twin._all = self._fragmented, self._asked, self._all
+        twin._groups = self._groups
         twin._standing, twin._states, twin._memo = Standing(len(rows), self.worth), self._states.copy(), self._memo
         for kept in self._kept:
             if kept is not None:
@@ -135,9 +147,8 @@ class Chooser:
         kept = self._kept_of(number)
         rows: Int32s | None = None
         if kept is None:
-            count = len(self.rows)
-            kept = self._kept[number] = _Kept(np.full(count, NEVER, np.int32), np.full(count, -1, np.int8), 0)
-        else:
+            kept = self._kept[number] = self._begun(number)
+        if kept.seen >= 0:
             rows = self.rows.since(kept.seen)
         if rows is None:
             rows = self._all
@@ -149,6 +160,31 @@ class Chooser:
             self._work_out(number, kept, rows)
         kept.seen = self.rows.changes
         return kept
+
+    def _begun(self, number: int) -> _Kept:
+        """What is known of an ask at first: its losses as of when the rows were last grouped, or nothing yet."""
+        count = len(self.rows)
+        if self.kernels is None:
+            return _Kept(np.full(count, NEVER, np.int32), np.full(count, -1, np.int8), -1)
+        groups = self._groups
+        if groups is None or self.rows.since(groups.seen) is None:
+            groups = self._groups = self._grouped(self.kernels)
+        rows = len(groups.state.kind)
+        loss, device = np.full(rows, NEVER, np.int32), np.full(rows, -1, np.int8)
+        standing = (groups.standing.sums, groups.standing.worth)
+        every = np.arange(rows, dtype=np.int32)
+        self.kernels.losses(
+            groups.state, self.worth, *self._asked[number], every, self._fragmented, loss, device, standing
+        )
+        return _Kept(loss[groups.of_row], device[groups.of_row], groups.seen)
+
+    def _grouped(self, kernels: ModuleType) -> _Groups:
+        of_row, first = kernels.group(self.rows.state)
+        state = State(*(array[first] for array in self.rows.state))
+        standing = Standing(len(first), self.worth)
+        every = np.arange(len(first), dtype=np.int32)
+        kernels.stand(state, self.worth, every, self._fragmented, standing.sums, standing.worth)
+        return _Groups(of_row, state, standing, self.rows.changes)
 
     @staticmethod
     def _own(kept: _Kept) -> None:

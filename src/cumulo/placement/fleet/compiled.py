@@ -156,21 +156,33 @@ def _alike(state, one, other):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def losses(state, worth, gpus, milli, cpus, memory, mode, rows, fragmented, loss, device, standing):  # type: ignore[no-untyped-def]
-    """Writes loss and device of each of `rows` into the arrays of all rows. What is alike is worked out once."""
+def group(state):  # type: ignore[no-untyped-def]
+    """(the number of each row's group, the first row of each group): the rows of a group are in the same state."""
+    count = state.kind.shape[0]
     size = 1
-    while size < 2 * rows.shape[0]:
+    while size < 2 * count:
         size *= 2
     known = np.full(size, -1, dtype=np.int32)
+    number = np.empty(count, dtype=np.int32)
+    first = np.empty(count, dtype=np.int32)
+    groups = 0
+    for row in range(count):
+        place = np.int64(_mark(state, row) & np.uint64(size - 1))
+        while known[place] >= 0 and not _alike(state, first[known[place]], row):
+            place = (place + 1) & (size - 1)
+        if known[place] < 0:
+            known[place] = groups
+            first[groups] = row
+            groups += 1
+        number[row] = known[place]
+    return number, first[:groups]
+
+
+@_compile
+def losses(state, worth, gpus, milli, cpus, memory, mode, rows, fragmented, loss, device, standing):  # type: ignore[no-untyped-def]
+    """Writes loss and device of each of `rows` into the arrays of all rows."""
     for index in range(rows.shape[0]):
         row = rows[index]
-        place = np.int64(_mark(state, row) & np.uint64(size - 1))
-        while known[place] >= 0 and not _alike(state, known[place], row):
-            place = (place + 1) & (size - 1)
-        if known[place] >= 0:
-            loss[row], device[row] = loss[known[place]], device[known[place]]
-            continue
-        known[place] = row
         loss[row], device[row] = _row(state, worth, gpus, milli, cpus, memory, mode, row, fragmented, standing)
 
 
