@@ -453,3 +453,15 @@ def test_nobody_waits_behind_one_that_a_leak_keeps_waiting(cloud):
     small = cloud.submit(gpus="A100")
     cloud.look()
     assert (cloud.run(large).status, cloud.run(small).status) == ("queued", "starting")
+
+
+def test_a_leak_found_where_something_else_just_ended_holds_its_device(cloud):
+    _, name = cloud.launch("A100:4")
+    [uuid, *_] = cloud.engine.spec(name).device_uuids
+    cloud.engine.plant("stranger-0-1-0", devices=(uuid,), started_at=cloud.clock() - 1000)
+    cloud.engine.bodies = dict(reversed(cloud.engine.bodies.items()))  # seen before the end of the other
+    cloud.engine.end(name)
+    later = cloud.submit("A100:8", queue=True)
+    cloud.look()
+    assert uuid in cloud.seen.world.holds["stranger-0-1-0"].device_uuids
+    assert cloud.run(later).status == "queued"

@@ -81,7 +81,7 @@ def test_modes_do_not_mix_and_a_restart_keeps_what_is_held(shared: Cloud):
     shared.start()
     assert json.loads(shared.ok("nodes", "--json")) == before
     assert shared.run("sliced")["status"] == shared.run("part")["status"] == "running"
-    launched(shared, "beside", "--gpus", "T4", "--gpu-memory", "8GB", "--sharing", "timeslice")
+    launched(shared, "beside", "--gpus", "T4", "--gpu-memory", "8GB", "--sharing", "timeslice", "--priority", "1")
     shared.ok("cancel", "part", "beside", "--wait", "--grace", "0")
     assert shared.cli("wait", "caps").code == 0
 

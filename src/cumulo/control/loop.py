@@ -282,6 +282,7 @@ class ControlLoop:
         for instance, taken_for in over:
             observe(self.seen, batch, instance, taken_for, now)
             ended[instance.id] = instance
+        self.absences.restore(self.seen)  # what leaks hold may have been held by what has just ended
         if again:
             self._orders.start(self.seen, report.region, again)
 
