@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine
 
@@ -89,7 +90,7 @@ def postgresql_server() -> Iterator[Callable[[str], str]]:
         serve = [str(binaries / "postgres"), "-D", data, "-k", str(folder), *settings]
         with subprocess.Popen(_as_ordinary_user(serve), cwd=folder, stderr=subprocess.DEVNULL) as process:
             try:
-                _await(folder / ".s.PGSQL.5432", process)
+                _await(folder, process)
                 yield lambda name: f"postgresql://{_USER}@/{name}?host={folder}"
             finally:
                 process.send_signal(signal.SIGINT)  # ends open connections
@@ -98,12 +99,18 @@ def postgresql_server() -> Iterator[Callable[[str], str]]:
         shutil.rmtree(folder)
 
 
-def _await(socket: Path, process: "subprocess.Popen[bytes]") -> None:
-    for _ in range(600):
-        if socket.exists() or process.poll() is not None:
-            break
-        time.sleep(0.05)
-    assert process.poll() is None, "PostgreSQL did not start"
+def _await(folder: Path, process: "subprocess.Popen[bytes]") -> None:
+    """Until it lets somebody in: its socket is there before that."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "PostgreSQL did not start"
+        try:
+            psycopg.connect(user=_USER, host=str(folder), dbname="postgres", connect_timeout=5).close()
+        except psycopg.OperationalError:
+            time.sleep(0.05)
+        else:
+            return
+    pytest.fail("PostgreSQL let nobody in for two minutes")
 
 
 @pytest.fixture(scope="session")

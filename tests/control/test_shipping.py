@@ -1,11 +1,13 @@
 """Logs shipped from an engine to the store: from where the store stands, and progress found on the way."""
 
 import json
+from typing import cast
 
 import pytest
 
 from cumulo.control import shipping
 from cumulo.control.shipping import Shipper, Source
+from cumulo.engines.protocol import Engine
 from cumulo.store.logs import LogRef, Logs
 
 ID = "0123456789ab-0-1-0"
@@ -77,7 +79,7 @@ def test_an_engine_that_forgot_holds_up_nothing(shipper):
 
 def test_who_comes_is_looked_at_and_who_goes_is_not(shipper, logs, monkeypatch):
     sources = [
-        Source(engine=Written(b"x"), instance_id=f"{run}-0-1-0", run_id=run)
+        Source(engine=cast(Engine, Written(b"x")), instance_id=f"{run}-0-1-0", run_id=run)
         for run in ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc")
     ]
     shipper.watch(sources[:1])

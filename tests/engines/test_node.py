@@ -84,7 +84,8 @@ def test_a_shared_emulated_device_does_what_all_that_hold_parts_of_it_do(bench):
         for name, milli in (("a", 500), ("b", 250))
     ]
     use = hardware._uses(held, {"a-0-0-0": 1.0, "b-0-0-0": 0.5})[device.uuid]
-    assert (use.memory_bytes, use.cpu_fraction) == (2 * GIB, pytest.approx(0.5 + 0.125))
+    assert use.memory_bytes == 2 * GIB
+    assert use.cpu_fraction == pytest.approx(0.5 + 0.125)
     assert [process.pid for process in use.processes] == [500, 250]
 
 

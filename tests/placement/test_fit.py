@@ -22,6 +22,7 @@ from tests.placement.worlds import (
     T,
     ask,
     asks,
+    chosen,
     device,
     few,
     hold,
@@ -277,9 +278,9 @@ def test_a_device_that_may_not_change_its_mode_stays_in_its_first():
 
 def test_a_part_of_a_gpu_brings_its_part_of_the_node():
     seen = world(node("n", (H100,) * 8, cpus=64, gib=512))
-    assert [(spot.cpus_milli, spot.memory_bytes) for spot in choose(seen, ask("0.5"))] == [(4000, 32 * GIB)]
-    assert [(spot.cpus_milli, spot.memory_bytes) for spot in choose(seen, ask("mig-1g.10gb:2"))] == [(2000, 16 * GIB)]
-    assert [(spot.cpus_milli, spot.memory_bytes) for spot in choose(seen, ask("0.001"))] == [(100, GIB // 4)]
+    assert [(spot.cpus_milli, spot.memory_bytes) for spot in chosen(seen, ask("0.5"))] == [(4000, 32 * GIB)]
+    assert [(spot.cpus_milli, spot.memory_bytes) for spot in chosen(seen, ask("mig-1g.10gb:2"))] == [(2000, 16 * GIB)]
+    assert [(spot.cpus_milli, spot.memory_bytes) for spot in chosen(seen, ask("0.001"))] == [(100, GIB // 4)]
 
 
 def test_a_gang_needs_enough_nodes():
@@ -506,7 +507,7 @@ def test_whole_devices_lie_on_one_numa_node_where_they_can_and_fill_it():
         made = tuple(replace(device("a", index), numa_node=each) for index, each in enumerate(numa))
         return world(node("a", made))
 
-    assert choose(on(0, 0, 0, 0, 1, 1, 1, 1), ask("A100:4"))[0].device_uuids == ("a-0", "a-1", "a-2", "a-3")
-    assert choose(on(0, 1, 1, 0, 0), ask("A100:2"))[0].device_uuids == ("a-1", "a-2")
-    assert choose(on(0, 1, 0, 1, 1), ask("A100:1"))[0].device_uuids == ("a-0",)
-    assert choose(on(0, 1, 1, 1, 0), ask("A100:4"))[0].device_uuids == ("a-0", "a-1", "a-2", "a-3")
+    assert chosen(on(0, 0, 0, 0, 1, 1, 1, 1), ask("A100:4"))[0].device_uuids == ("a-0", "a-1", "a-2", "a-3")
+    assert chosen(on(0, 1, 1, 0, 0), ask("A100:2"))[0].device_uuids == ("a-1", "a-2")
+    assert chosen(on(0, 1, 0, 1, 1), ask("A100:1"))[0].device_uuids == ("a-0",)
+    assert chosen(on(0, 1, 1, 1, 0), ask("A100:4"))[0].device_uuids == ("a-0", "a-1", "a-2", "a-3")

@@ -148,6 +148,7 @@ def really(seen, queue):
     while True:
         for decision in place(seen, left, now=now, policy=BY_AGE).decisions:
             each = decision.waiting
+            assert each.duration_s is not None
             for name in hold_places(seen, each, decision.places, now + each.duration_s):
                 seen.holds[name] = replace(seen.holds[name], started_at=now)
                 ends[name] = now + each.duration_s

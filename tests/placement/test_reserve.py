@@ -13,7 +13,7 @@ from cumulo.placement.order import hold_places, place
 from cumulo.placement.policy import Policy, ProjectRules
 from cumulo.placement.refuse import Constraint
 from cumulo.placement.reserve import held_places, reserve
-from tests.placement.worlds import ask, few, hold, node, queues, waiting, world, worlds
+from tests.placement.worlds import ask, chosen, few, hold, node, queues, waiting, world, worlds
 
 EIGHT = node("n", ("T4",) * 8)
 OTHER = node("o", ("T4",) * 8)
@@ -33,6 +33,7 @@ def test_the_shadow_time_is_when_enough_has_ended():
         EIGHT, holds=[hold("a", "n", 0, 1, until=50.0), hold("b", "n", 2, until=70.0), hold("c", "n", 3, until=90.0)]
     )
     kept = reserve(seen, waiting("head", ask("7", cpus=1, gib=1)), ask("7", cpus=1, gib=1), now=0.0, ends={})
+    assert kept is not None
     assert kept.reservation.at == 70.0
     assert kept.reservation.waits_for == ("a", "b")
 
@@ -238,7 +239,7 @@ def test_an_endless_stream_of_small_runs_does_not_starve_a_large_one(length, lar
 
 def test_nothing_is_kept_where_only_what_is_there_to_stay_would_have_to_end():
     seen = world(node("one", ("A100-80GB", "A100-80GB")))
-    [stays] = held_places(waiting("stays", ask("A100")), choose(seen, ask("A100")))
+    [stays] = held_places(waiting("stays", ask("A100")), chosen(seen, ask("A100")))
     seen.hold(replace(stays, lasting=True))
     large, small = waiting("large", ask("A100:2")), waiting("small", ask("A100"), at=1.0)
     assert reserve(seen, large, large.ask, now=10.0, ends={stays.instance_id: 20.0}) is None

@@ -78,6 +78,13 @@ def hold(name, node_id, *devices, cpus=1, gib=1, until=None, **changes):
     )
 
 
+def chosen(seen, asked):
+    """The places of an ask that fits."""
+    places = choose(seen, asked)
+    assert places is not None
+    return places
+
+
 def noting(tried):
     """`choose`, that notes what it was asked for."""
 
@@ -145,10 +152,12 @@ def slices_of(draw, use, device, mode):
     if mode is E:
         return [Slice(device_uuid=device.uuid, memory_bytes=device.memory_bytes)]
     if mode is M:
+        layout = mig_layout(device.model)
+        assert layout is not None
         spots = [
-            (mig_part(device, mig_layout(device.model), profile).slice, start)
-            for profile in mig_layout(device.model).profiles
-            for start in mig_starts(mig_layout(device.model), profile.name, use.held(device).instances())
+            (mig_part(device, layout, profile).slice, start)
+            for profile in layout.profiles
+            for start in mig_starts(layout, profile.name, use.held(device).instances())
         ]
         return [replace(each, start=start) for each, start in [draw(st.sampled_from(spots))]] if spots else []
     free = share_free(use, device)

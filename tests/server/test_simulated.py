@@ -40,7 +40,7 @@ class Server:
         deadline = time.monotonic() + 30
         while not (self.home / "server.json").exists():
             assert time.monotonic() < deadline
-            assert self.child.poll() is None, self.child.stderr.read()
+            assert self.child.poll() is None, "the server ended"
             time.sleep(0.02)
         socket = json.loads((self.home / "server.json").read_text())["socket"]
         return Client(Endpoint(url="http://localhost", socket=socket))

@@ -1,6 +1,6 @@
 """Who gets what next, with real processes: room that is kept, runs that make room, projects, a server killed amid."""
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ projects:
 
 
 @pytest.fixture
-def cloud(new_cloud: Any) -> Iterator[Cloud]:
+def cloud(new_cloud: Any) -> Cloud:
     made: Cloud = new_cloud(emulate="A100-80GB:4")
     made.home.mkdir()
     (made.home / "config.yaml").write_text(CONFIG)
@@ -37,6 +37,10 @@ def launched(cloud: Cloud, name: str, *flags: str, script: str = RUN) -> dict[st
 
 def status(cloud: Cloud, name: str) -> str:
     return str(cloud.run(name)["status"])
+
+
+def runs(cloud: Cloud, name: str) -> bool:
+    return status(cloud, name) == "running"
 
 
 def test_a_large_run_starts_before_small_ones_that_came_later(cloud: Cloud):
@@ -101,7 +105,7 @@ def test_small_runs_that_may_be_moved_are(new_cloud: Any):
     file.write_text("gpu: A100\nmigratable: true\nrun: sleep 300\n")
     for name in ("a", "b", "c"):
         cloud.ok("launch", str(file), "-y", "-d", "--name", name)
-        eventually(lambda name=name: status(cloud, name) == "running")
+        eventually(partial(runs, cloud, name))
     cloud.ok("cancel", "b", "--wait", "--grace", "0")
     launched(cloud, "large", "--gpus", "A100:2")
     eventually(lambda: [status(cloud, name) for name in ("a", "c")] == ["running", "running"])

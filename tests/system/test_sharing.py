@@ -1,7 +1,6 @@
 """Parts of GPUs as people ask for them and see them: fractions, MIG instances, and what keeps them apart."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ RUN = "sleep 300"
 
 
 @pytest.fixture
-def shared(new_cloud: Any) -> Iterator[Cloud]:
+def shared(new_cloud: Any) -> Cloud:
     cloud: Cloud = new_cloud(emulate="H100-80GB:2,T4:1")
     cloud.start()
     return cloud

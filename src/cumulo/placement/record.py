@@ -34,7 +34,7 @@ class Record:
     Each is the running quantile of where starts fell. After an outcome, an offset moves by a rate times the difference
     between what happened and what should happen as often; the rate is one over the number of outcomes, at last RATE
     (quantile tracking: Angelopoulos, Candès and Tibshirani, "Conformal PID control for time series prediction", NeurIPS
-    2023, section 2.1). So the share of outcomes on each side comes out right in the long run, whatever the outcomes are.
+    2023, section 2.1). So the share of outcomes on each side comes out right in the long run, whatever they are.
     """
 
     low: float = -1.0

@@ -1,6 +1,7 @@
 """The bench of placements in a running server: its fleet, its queue, and one small real measurement."""
 
 import argparse
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_the_fleet_is_that_of_the_trace():
 def test_the_queue_has_as_many_instances_as_asked_for():
     def instances(seed):
         for body in served.queue(options("--runs", "2000", "--seed", seed)):
-            first, last = map(int, body.get("array", "0-0").split("-"))
+            first, last = map(int, str(body.get("array", "0-0")).split("-"))
             yield last - first + 1
 
     assert sum(instances("1")) == 2000
@@ -39,7 +40,8 @@ def test_the_queue_has_as_many_instances_as_asked_for():
 
 def test_a_small_queue_is_placed(monkeypatch):
     monkeypatch.setattr(served, "GATE_S", 1.0)
-    (row,) = served.run(options("--nodes", "100", "--runs", "30"))
+    (found,) = served.run(options("--nodes", "100", "--runs", "30"))
+    row: dict[str, Any] = dict(found)
     assert (row["test"], row["placements"]) == ("served", 30)
     assert row["placements_per_s"] > 0
     assert 0 < row["commits_per_placement"] < 1

@@ -1,6 +1,7 @@
 """The bench of what is said of runs that wait: it knows nothing beforehand, and counts what happened."""
 
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_what_ended_is_learnt_and_only_that(replayed):
 
 
 def test_what_was_suggested_starts_it_and_limits_are_the_worse_estimate(replayed):
-    told = figures(list(replayed.asked.values()))
+    told: dict[str, Any] = figures(list(replayed.asked.values()))
     assert told["suggested_pct"] > 0
     assert told["applied_pct"] == 100.0
     assert told["median_error_h"] < told["naive_median_error_h"]
