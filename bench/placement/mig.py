@@ -18,13 +18,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.placement.mig_optimum import Ask, exact, hindsight, most
+from bench.placement.paired import difference, numbers
 from cumulo.catalog.kinds import all_kinds
 from cumulo.catalog.mig import MigLayout, mig_layout
 from cumulo.placement.mig import MigStates, MigTable, SeenMix, layout_table
@@ -110,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> list[dict[str, object]]:
     """A row for each stream and policy."""
-    seeds = _numbers(options.seeds)
+    seeds = numbers(options.seeds)
     kinds = options.kinds.split(",") if options.kinds else distinct_kinds()
     rows: list[dict[str, object]] = []
     for kind in kinds:
@@ -343,23 +344,4 @@ def _paired(by_policy: dict[str, dict[tuple[str, int], float]], other: str, *, r
         100 * (figure / by_policy[other][stream] - 1) if ratio else figure - by_policy[other][stream]
         for stream, figure in by_policy["cumulo"].items()
     ]
-    mean = fmean(differences)
-    if len(differences) < 2:
-        return f"{mean:+.2f}"
-    return f"{mean:+.2f} ± {student(len(differences) - 1) * stdev(differences) / math.sqrt(len(differences)):.2f}"
-
-
-def student(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5: within 1 % from 3 degrees of freedom on)."""
-    z = NormalDist().inv_cdf(0.975)
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + (z**3 + z) / 4 / freedom + (5 * z**5 + 16 * z**3 + 3 * z) / 96 / freedom**2 + third / freedom**3
-
-
-def _numbers(text: str) -> list[int]:
-    """`42-51` or `1,2,3`."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
-    return numbers
+    return str(difference(differences, [0.0] * len(differences)))

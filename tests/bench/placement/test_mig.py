@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bench.placement import mig
+from bench.placement import mig, paired
 from bench.placement.mig_optimum import exact, hindsight, most
 
 
@@ -134,4 +134,4 @@ def test_what_is_not_known_is_said(kind: str, mix: str, durations: str, said: st
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(4, 2.776), (9, 2.262), (29, 2.045), (449, 1.965)])
 def test_students_quantile(freedom: int, quantile: float) -> None:
-    assert mig.student(freedom) == pytest.approx(quantile, rel=0.005)
+    assert paired.student(freedom) == pytest.approx(quantile, rel=0.005)
