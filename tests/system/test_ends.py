@@ -100,7 +100,7 @@ def test_why_of_what_waits_and_its_advice_works(cloud: Cloud):
     assert sum(count["nodes"] for count in why["counts"]) >= 3
     assert len(why["nodes"]) == 3
     expected = why["expected_start"]
-    assert expected["at"] is None or expected["from"] <= expected["at"] <= expected["to"]
+    assert expected["at"] is None or expected["earliest"] <= expected["at"] <= expected["latest"]
     gpus = why["suggestion"]["change"]["accelerators"]
     assert f"--gpus {gpus}" in cloud.ok("why", "waits")
     done = cloud.cli("launch", "-y", "--no-workdir", "--gpus", gpus, "--", "true", timeout=20)
