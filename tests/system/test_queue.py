@@ -54,7 +54,8 @@ def test_a_large_run_starts_before_small_ones_that_came_later(cloud: Cloud):
 
 
 def test_a_spot_run_makes_room_and_a_server_that_is_killed_meanwhile_forgets_nothing(cloud: Cloud):
-    launched(cloud, "spot", "--gpus", "A100:3", "--spot", script=SLOW)
+    # Longer than a server takes to come back on a busy machine.
+    launched(cloud, "spot", "--gpus", "A100:3", "--spot", script=SLOW.replace("sleep 3", "sleep 12"))
     launched(cloud, "other", "--gpus", "A100", "--spot")
     cloud.launch(RUN, "--name", "mine", "--gpus", "A100:3")
     eventually(lambda: cloud.ok("why", "mine").startswith("spot ("))
