@@ -8,15 +8,11 @@ from typing import Final
 from cumulo.catalog.kinds import resolve
 from cumulo.domain.ask import DEFAULT_CPUS_MILLI, DEFAULT_MEMORY_BYTES, Ask, GpuAsk
 from cumulo.domain.node import Device, NodeState
-from cumulo.domain.quantities import GIB, MIB
 from cumulo.domain.sharing import WHOLE_MILLI, Isolation, Slice, device_uuids
+from cumulo.placement.fleet.losses import LEAST_CPUS, LEAST_MEMORY, LEAST_SHARE_CPUS, LEAST_SHARE_MEMORY
 from cumulo.placement.index import Spot, index_of
 from cumulo.placement.slicing import Part, part_of, take
 from cumulo.placement.world import NodeUse, World
-
-# A part of a GPU brings at least this much of its node, unless less is asked for.
-_LEAST_CPUS_MILLI: Final = 100
-_LEAST_MEMORY: Final = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +195,10 @@ def need_of(use: NodeUse, ask: Ask, parts: list[Part], gpus: int) -> Need:
     node, total = use.node, WHOLE_MILLI * len(use.node.devices)
     if gpus and parts:
         milli = gpus * min(part.slice.milli for part in parts)
-        cpus = min(max(_LEAST_CPUS_MILLI, node.cpus_milli * milli // total), max(use.cpus_free, 1000))
-        memory = min(max(_LEAST_MEMORY, node.memory_bytes * milli // total), max(use.memory_free, 2 * GIB * gpus))
+        cpus = min(max(LEAST_SHARE_CPUS, node.cpus_milli * milli // total), max(use.cpus_free, LEAST_CPUS))
+        memory = min(
+            max(LEAST_SHARE_MEMORY, node.memory_bytes * milli // total), max(use.memory_free, LEAST_MEMORY * gpus)
+        )
     else:
         cpus, memory = DEFAULT_CPUS_MILLI, DEFAULT_MEMORY_BYTES
     return Need(

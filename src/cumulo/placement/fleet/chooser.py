@@ -15,7 +15,7 @@ import numpy as np
 
 from cumulo.placement.fleet.losses import NEVER, Asked, Standing
 from cumulo.placement.fleet.memo import Memo, States
-from cumulo.placement.fleet.rows import Bools, Int8s, Int32s, Rows, State
+from cumulo.placement.fleet.rows import Int8s, Int32s, Rows, State
 from cumulo.placement.fleet.worth import Worth
 
 # Micro-devices; the second once as much leaves as comes.
@@ -68,7 +68,6 @@ class Chooser:
         self, rows: Rows, worth: Worth, *, tolerance: int = TOLERANCE, kernels: ModuleType | None = None
     ) -> None:
         self.rows, self.worth, self.tolerance, self.kernels = rows, worth, tolerance, kernels
-        self._fragmented = bool(worth.idle.any())
         self._asked: list[Asked] = []
         self._kept: list[_Kept | None] = []
         self._all = np.arange(len(rows), dtype=np.int32)
@@ -88,7 +87,6 @@ class Chooser:
     def value_by(self, worth: Worth, *, tolerance: int) -> None:
         """Goes by another worth from now on."""
         self.worth, self.tolerance = worth, tolerance
-        self._fragmented = bool(worth.idle.any())
         self._kept = [None] * len(self._kept)
         self._standing, self._memo, self._groups = Standing(len(self.rows), worth), Memo(worth), None
 
@@ -97,7 +95,7 @@ class Chooser:
         twin = object.__new__(Chooser)
         twin.rows, twin.worth, twin.tolerance, twin.kernels = rows, self.worth, self.tolerance, self.kernels
         # One list: what is known of an ask by its number, to both, must be of the same ask.
-        twin._fragmented, twin._asked, twin._all = self._fragmented, self._asked, self._all
+        twin._asked, twin._all = self._asked, self._all
         twin._groups = self._groups
         twin._standing, twin._states, twin._memo = Standing(len(rows), self.worth), self._states.copy(), self._memo
         for kept in self._kept:
@@ -113,7 +111,7 @@ class Chooser:
             self._own(kept)
             standing = self._standing
             row = self.kernels.pick(
-                self.rows.state, self.worth, *self._asked[number], rows, self._fragmented, kept.loss, kept.device,
+                self.rows.state, self.worth, *self._asked[number], rows, standing.fragmented, kept.loss, kept.device,
                 (standing.sums, standing.worth), standing.stale(self.rows), self.rows.grown, kept.seen, self.tolerance,
             )  # fmt: skip
             kept.seen = self.rows.changes
@@ -132,11 +130,6 @@ class Chooser:
     def device(self, number: int, row: int) -> int:
         """The device of a row that a fraction would go to."""
         return int(self._refreshed(number).device[row])
-
-    def fitting(self, number: int) -> Bools:
-        """The rows on which the ask fits."""
-        found: Bools = self._refreshed(number).loss != NEVER
-        return found
 
     def _kept_of(self, number: int) -> _Kept | None:
         """What is kept of an ask, which a copy may have learnt."""
@@ -174,7 +167,7 @@ class Chooser:
         standing = (groups.standing.sums, groups.standing.worth)
         every = np.arange(rows, dtype=np.int32)
         self.kernels.losses(
-            groups.state, self.worth, *self._asked[number], every, self._fragmented, loss, device, standing
+            groups.state, self.worth, *self._asked[number], every, self._standing.fragmented, loss, device, standing
         )
         return _Kept(loss[groups.of_row], device[groups.of_row], groups.seen)
 
@@ -183,7 +176,7 @@ class Chooser:
         state = State(*(array[first] for array in self.rows.state))
         standing = Standing(len(first), self.worth)
         every = np.arange(len(first), dtype=np.int32)
-        kernels.stand(state, self.worth, every, self._fragmented, standing.sums, standing.worth)
+        kernels.stand(state, self.worth, every, self._standing.fragmented, standing.sums, standing.worth)
         return _Groups(of_row, state, standing, self.rows.changes)
 
     @staticmethod
@@ -194,9 +187,12 @@ class Chooser:
     def _work_out(self, number: int, kept: _Kept, rows: Int32s) -> None:
         asked = self._asked[number]
         if self.kernels is not None:
-            standing, state = (self._standing.sums, self._standing.worth), self.rows.state
-            self.kernels.stand(state, self.worth, self._standing.stale(self.rows), self._fragmented, *standing)
-            self.kernels.losses(state, self.worth, *asked, rows, self._fragmented, kept.loss, kept.device, standing)
+            standing, state = self._standing, self.rows.state
+            sums_and_worth = (standing.sums, standing.worth)
+            self.kernels.stand(state, self.worth, standing.stale(self.rows), standing.fragmented, *sums_and_worth)
+            self.kernels.losses(
+                state, self.worth, *asked, rows, standing.fragmented, kept.loss, kept.device, sums_and_worth
+            )
         else:
             if not self._states.follow(self.rows):
                 self._forget()

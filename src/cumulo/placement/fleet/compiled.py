@@ -13,7 +13,7 @@ from cumulo.placement.fleet.rows import EMPTY
 _NEVER = int(plain.NEVER)
 _MICRO = plain.MICRO
 _LEAST_CPUS, _LEAST_MEMORY = plain.LEAST_CPUS, plain.LEAST_MEMORY
-_SHARE_CPUS, _SHARE_MEMORY = plain._LEAST_SHARE_CPUS, plain._LEAST_SHARE_MEMORY
+_SHARE_CPUS, _SHARE_MEMORY = plain.LEAST_SHARE_CPUS, plain.LEAST_SHARE_MEMORY
 _TOP = int(np.iinfo(np.int64).max)
 _compile: Any = numba.njit(cache=True, nogil=True)
 

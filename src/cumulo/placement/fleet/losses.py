@@ -19,8 +19,9 @@ MICRO: Final = 1000  # nano in a micro
 # An ask that names no CPUs or memory gets its devices' share of the node, cut to what is free, down to this.
 LEAST_CPUS: Final = 1000
 LEAST_MEMORY: Final = 2 * GIB
-_LEAST_SHARE_CPUS: Final = 100
-_LEAST_SHARE_MEMORY: Final = 256 * MIB
+# A part of a GPU brings at least this much of its node, unless less is asked for.
+LEAST_SHARE_CPUS: Final = 100
+LEAST_SHARE_MEMORY: Final = 256 * MIB
 # Above the thousandths of a device: of devices where the ask costs the same the fullest is taken, then the first.
 TIES: Final = 1024
 _TOP: Final = np.iinfo(np.int64).max
@@ -41,7 +42,7 @@ class Asked(NamedTuple):
 def needs(state: State, rows: Int32s, asked: Asked, milli: Int64s) -> tuple[Int64s, Int64s]:
     """CPUs and memory that the ask takes of each row's node (`placement.fit.need_of` in arrays)."""
     cpus = _need(
-        asked.cpus, state.node_cpus[rows], state.cpus[rows], milli, state.devices[rows], LEAST_CPUS, _LEAST_SHARE_CPUS
+        asked.cpus, state.node_cpus[rows], state.cpus[rows], milli, state.devices[rows], LEAST_CPUS, LEAST_SHARE_CPUS
     )
     least = LEAST_MEMORY * max(1, asked.gpus)
     memory = _need(
@@ -51,7 +52,7 @@ def needs(state: State, rows: Int32s, asked: Asked, milli: Int64s) -> tuple[Int6
         milli,
         state.devices[rows],
         least,
-        _LEAST_SHARE_MEMORY,
+        LEAST_SHARE_MEMORY,
     )
     return cpus, memory
 
