@@ -224,7 +224,7 @@ def test_a_setup_that_fails_leaves_nothing_to_take(build):
 
 def test_a_killed_build_leaves_nothing_to_take(build):
     marker = "half-made"
-    setup = f"touch $VIRTUAL_ENV/{marker}; test -e stop || {{ touch stop; sleep 600; }}"
+    setup = f"test -e stop || {{ touch stop $VIRTUAL_ENV/{marker}; sleep 600; }}"
     code, _, environment = build(setup, kill_after=lambda env: (env.venv / marker).exists())
     assert (code, environment.ready) == (-9, False)
     (environment.venv / "garbage").touch()
