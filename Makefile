@@ -36,7 +36,7 @@ test: $(DEV) ## every check and all but the long tests (CHECKS="ruff mypy", PYTE
 	@CHECKS="$(CHECKS)" .ci/checks $(PYTEST_ARGS)
 
 test-long: $(DEV) ## the kill and load tests that take minutes
-	@CHECKS=pytest .ci/checks -m long --timeout 1500 -n 2 --dist worksteal $(PYTEST_ARGS)
+	@CHECKS=pytest .ci/checks -m long --timeout 1500 -n 2 $(PYTEST_ARGS)
 
 bench: $(DEV) ## measure the budgets on this machine
 	@$(VENV)/bin/python -m bench
