@@ -124,10 +124,10 @@ async def _carry(socket: WebSocket, services: Services, instance: Row[Any], requ
             else:
                 await _refuse(socket, CumuloError("starting", "the server is being restarted", hint="try again"))
         finally:
-            # Closing wakes a thread that waits in `read`.
-            await blocking(stream.close)
             for task in tasks:
                 task.cancel()
+            # Closing wakes a thread that waits in `read`: what that tells is of a stream cut off, not of a command.
+            await blocking(stream.close)
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
