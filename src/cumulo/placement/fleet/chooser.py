@@ -20,7 +20,7 @@ from cumulo.placement.fleet.worth import Worth
 
 # Micro-devices; the second once as much leaves as comes.
 TOLERANCE: Final = 60_000
-TOLERANCE_CHURN: Final = 40_000
+TOLERANCE_CHURN: Final = 5_000
 # Compiling takes seconds: it is for fleets of so many rows.
 WORTH_COMPILING: Final = 256
 

@@ -7,7 +7,9 @@ Two measures are added, each a sum over a node's devices of a number looked up b
   of a few such prices the one that gives the lowest, so the tightest, bound counts for a node.
 - The fragmentation of FGD (Weng et al., USENIX ATC 2023): the idle part of devices that an ask drawn from the mix could
   not use. It matters as runs come and go, for holes that nothing fills at once stay open until something leaves; and
-  where devices are not what is scarce, so that the prices say nothing of them. Otherwise it counts little.
+  where devices are not what is scarce, so that the prices say nothing of them. Otherwise it counts little. Unlike FGD,
+  which counts heads, an ask is drawn by how much of the fleet it stands for: a hole that turns away one run of eight
+  GPUs loses as much as eight that each turn away one. That is worth half a point of the GPUs under churn.
 
 Everything is in nano-devices, so that no two implementations round differently.
 """
@@ -18,14 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cumulo.domain.sharing import WHOLE_MILLI
+from cumulo.placement.fleet.mix import weight
 from cumulo.placement.fleet.prices import CELLS, Capacity, Prices, cells_of, fill
 from cumulo.placement.fleet.rows import Int64s
 
 NANO: Final = 1_000_000_000
 # The prices per CPU that are tried, as shares of what a device's worth of CPUs would cost if they were all that counts.
 _CPU_SHARES: Final = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8)
-# How much of the value gives way to fragmentation where that counts in full.
-_YIELDS: Final = 0.4
+# How much more the value counts where fragmentation counts in full: a place is then filled again and again.
+_RECURS: Final = 1.0
 # The least that fragmentation counts, and the price of a device from which on no more is needed.
 _ALWAYS: Final = 0.06
 _DEAR: Final = 0.5
@@ -54,7 +57,7 @@ def worth_of(prices: Prices, capacity: Capacity, *, devices: int, ended: float) 
     cpu, whole, part = _values(prices, capacity, devices)
     steps, idle, block = _fragmentation(prices, len(capacity.devices), devices)
     holes = _weight_of_holes(whole, capacity, ended) if len(prices.net) else 0.0
-    value = 1.0 - _YIELDS * holes
+    value = 1.0 + _RECURS * holes
     return Worth(
         cpu=_nano(cpu * value / 1000),
         whole=_nano(whole.transpose(0, 2, 1) * value),
@@ -118,11 +121,12 @@ def _fragmentation(prices: Prices, kinds: int, devices: int) -> tuple[Int64s, ND
     usable = np.zeros((kinds, len(steps) + 1, CELLS + 1))
     block = np.zeros((kinds, len(steps) + 1, devices + 1))
     cells = cells_of(prices.demands, kinds)
-    for index, demand in enumerate(prices.demands):
+    drawn = np.array([demand.share * weight(demand.shape) for demand in prices.demands])
+    for index, (demand, share) in enumerate(zip(prices.demands, drawn / drawn.sum(), strict=True)):
         step = int(np.searchsorted(steps, demand.shape.cpus, side="right"))
         for kind in np.flatnonzero(cells[:, index]):
             if demand.shape.gpus == 1:
-                usable[kind, step:, cells[kind, index] :] += demand.share
+                usable[kind, step:, cells[kind, index] :] += share
             elif demand.shape.gpus <= devices:
-                block[kind, step:, demand.shape.gpus :] += demand.share
+                block[kind, step:, demand.shape.gpus :] += share
     return steps, 1.0 - usable, block
