@@ -1,0 +1,229 @@
+"""How long a training step takes, and what it is spent on.
+
+Layers cost what training_layers.py says, or what it takes the host to launch their kernels. Collectives cost what
+topology.py says, less what each software hides behind computing. A pipeline adds its bubble.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cumulo.advisor.estimate import Range, Spread
+from cumulo.advisor.topology import Cluster, Links, all_reduce_seconds
+from cumulo.advisor.training_layers import Rates, Work, forward_expert_layer, forward_head, forward_layer
+from cumulo.advisor.training_plan import TrainingPlan
+from cumulo.catalog.coefficients import Coefficients, Section
+
+__all__ = ["StepTime", "TrainingPlan", "step_time"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """Seconds of one step of the optimizer on every GPU; the parts sum to what is expected of the total."""
+
+    matmul: float
+    attention: float
+    elementwise: float
+    launch: float
+    """What the host takes longer to launch kernels than the GPU to run them."""
+    tensor_parallel: float
+    expert_parallel: float
+    context_parallel: float
+    pipeline: float
+    """The bubble, and what is sent between stages."""
+    data_parallel: float
+    """Gradients and sharded parameters, as far as no computing hides them."""
+    optimizer: float
+    total: Range
+
+    @property
+    def limit(self) -> str:
+        """What binds: `compute`, `memory bandwidth`, `network`, `launch overhead` or `pipeline bubble`."""
+        network = self.tensor_parallel + self.expert_parallel + self.context_parallel + self.data_parallel
+        shares = {
+            "compute": self.matmul + self.attention,
+            "memory bandwidth": self.elementwise + self.optimizer,
+            "network": network,
+            "launch overhead": self.launch,
+            "pipeline bubble": self.pipeline,
+        }
+        return max(shares, key=lambda name: shares[name])
+
+
+class _MicroBatch(NamedTuple):
+    """Seconds of one micro-batch, forward and backward, in one stage."""
+
+    work: Work
+    launch: float
+    tensor: float
+    expert: float
+    context: float
+    sharded: float
+    """Gathering parameters and scattering gradients, where they are sharded (ZeRO-3), beyond what is hidden."""
+
+    @property
+    def total(self) -> float:
+        return self.work.total + self.launch + self.tensor + self.expert + self.context + self.sharded
+
+
+def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) -> StepTime:
+    """Of a plan that fits the cluster (`plan.gpus` of its GPUs are used). Pure arithmetic, some 30 microseconds."""
+    constants = coefficients.training
+    micro = _micro_batch(plan, cluster, constants)
+    count = plan.micro_batches
+    bubble = (plan.pp - 1) / plan.virtual * micro.total
+    sent = 2 * (count + plan.pp - 1) * _stage_send(plan, cluster, constants)
+    gradients = _gradients(plan, cluster, constants, hideable=micro.work.total * 2 / 3)
+    optimizer = _optimizer(plan, cluster, constants)
+    launch = count * micro.launch + constants.pick("step_seconds", plan.stack)
+    expected = count * micro.total + bubble + sent + gradients + optimizer + constants.pick("step_seconds", plan.stack)
+    target = "training_moe" if plan.shape.experts else "training_dense"
+    return StepTime(
+        matmul=count * micro.work.matmul,
+        attention=count * micro.work.attention,
+        elementwise=count * micro.work.elementwise,
+        launch=launch,
+        tensor_parallel=count * micro.tensor,
+        expert_parallel=count * micro.expert,
+        context_parallel=count * micro.context,
+        pipeline=bubble + sent,
+        data_parallel=gradients + count * micro.sharded,
+        optimizer=optimizer,
+        total=Spread(*constants.spread(target)).around(expected),
+    )
+
+
+def _micro_batch(plan: TrainingPlan, cluster: Cluster, constants: Section) -> _MicroBatch:
+    """Of the slowest stage: the last one has the vocabulary's head as well, unless layers can make up for it."""
+    rates, shape = Rates.of(plan, cluster, constants), plan.shape
+    dense = _passes(plan, forward_layer(plan, rates))
+    sparse = _passes(plan, forward_expert_layer(plan, rates)) if shape.moe_layers else Work(0, 0, 0)
+    head = _scaled(forward_head(plan, rates), 3 if plan.method == "full" else 2)
+    count, sparse_count = (shape.layers - shape.moe_layers) / plan.pp, shape.moe_layers / plan.pp
+    uneven = shape.layers % (plan.pp * plan.virtual) != 0
+    heads = 1 / plan.pp if uneven else 1.0
+    work = _sum(_sum(_scaled(dense, count), _scaled(sparse, sparse_count)), _scaled(head, heads))
+    tensor = shape.layers / plan.pp * _tensor_parallel(plan, cluster, constants)
+    expert = sparse_count * _expert_parallel(plan, cluster, constants)
+    busy = work.total + tensor + expert
+    recompute = 4 / 3 if plan.recompute == "full" else 1.0
+    host = recompute * (
+        (count + sparse_count) * constants.pick("launch_seconds", plan.stack)
+        + sparse_count * constants.number("launch_expert_seconds")
+    )
+    launched = _smooth_max(busy, host, constants.number("launch_exponent")) - busy
+    context = shape.layers / plan.pp * _context_parallel(plan, cluster, constants)
+    wire = _sharded(plan, cluster, constants)
+    sharded = _smooth_max(busy + launched, wire, constants.number("overlap_exponent")) - busy - launched
+    return _MicroBatch(work, launched, tensor, expert, context, sharded)
+
+
+def _passes(plan: TrainingPlan, forward: Work) -> Work:
+    """Forward, backward (twice the products; once where the weights are frozen), and what is computed again."""
+    again = 1.0 if plan.recompute == "full" else 0.0
+    backward = 2.0 if plan.method == "full" else 1.05
+    attention_again = 1.0 if plan.recompute != "none" and not plan.fused_attention else again
+    return Work(
+        forward.matmul * (1 + backward + again),
+        forward.attention * (3.5 + attention_again),
+        forward.elementwise * (3 + again),
+    )
+
+
+def _tensor_parallel(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:
+    """Of one layer: two all-reduces forward, two backward, two more where all is computed again."""
+    if plan.tp == 1:
+        return 0.0
+    payload = 2.0 * plan.tokens * plan.shape.hidden
+    bandwidth = Links.of(constants).ring(cluster, plan.tp, 1)
+    once = all_reduce_seconds(payload, plan.tp, bandwidth)
+    count = 6 if plan.recompute == "full" else 4
+    return count * once * constants.pick("tensor_exposed", plan.stack)
+
+
+def _expert_parallel(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:
+    """Of one layer: tokens go to their experts and back, forward and backward."""
+    if plan.ep == 1:
+        return 0.0
+    payload = 2.0 * plan.tokens * plan.shape.active_experts * plan.shape.hidden * (plan.ep - 1) / plan.ep
+    bandwidth = Links.of(constants).pairwise(cluster, plan.ep, 1)
+    return 4 * payload / plan.tp / bandwidth * constants.number("expert_exposed")
+
+
+def _context_parallel(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:
+    """Of one layer: keys and values go round, forward and (with their gradients) backward."""
+    if plan.cp == 1:
+        return 0.0
+    payload = 2.0 * 2 * plan.tokens * plan.shape.kv_heads * plan.shape.head_dim / plan.tp * (plan.cp - 1)
+    bandwidth = Links.of(constants).ring(cluster, plan.cp, plan.tp)
+    return 3 * payload / bandwidth * constants.pick("tensor_exposed", plan.stack)
+
+
+def _sharded(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:
+    """ZeRO-3: parameters are gathered forward and backward, gradients scattered, for each micro-batch."""
+    group = plan.dp * plan.cp
+    if plan.sharding != "zero3" or group == 1:
+        return 0.0
+    held = 2.0 * plan.shape.parameters / plan.tp / plan.pp
+    bandwidth = Links.of(constants).ring(cluster, group, plan.tp)
+    passes = 3 if plan.method == "full" else 2
+    return passes * held * (group - 1) / group / bandwidth
+
+
+def _gradients(plan: TrainingPlan, cluster: Cluster, constants: Section, *, hideable: float) -> float:
+    """Once a step, where parameters are not sharded: an all-reduce, or a reduce-scatter and an all-gather."""
+    group = plan.dp * plan.cp
+    if plan.sharding == "zero3" or group == 1:
+        return 0.0
+    links, shape = Links.of(constants), plan.shape
+    bandwidth = links.ring(cluster, group, plan.tp)
+    trained = plan.trainable_parameters / shape.parameters
+    experts = _expert_parameters(plan) * trained
+    others = (shape.parameters * trained - experts) / plan.tp / plan.pp
+    local = others + experts / plan.tp / plan.pp / plan.ep
+    wire = all_reduce_seconds(constants.number("gradient_bytes") * local, group, bandwidth)
+    hidden = constants.pick("gradient_hidden", plan.stack)
+    return wire - hidden * min(wire, hideable)
+
+
+def _expert_parameters(plan: TrainingPlan) -> float:
+    shape = plan.shape
+    matrices = 3 if shape.gated else 2
+    return float(shape.moe_layers * shape.experts * matrices * shape.hidden * (shape.expert_ffn or shape.ffn))
+
+
+def _optimizer(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:
+    """Reads and writes the states of the parameters that a GPU updates."""
+    held = plan.trainable_parameters / plan.tp / plan.pp
+    if plan.sharding != "none":
+        held /= plan.dp * plan.cp
+    elif plan.shape.experts:
+        held /= plan.ep
+    memory = (cluster.variant.memory_bandwidth or 500e9) * constants.number("memory_share")
+    return constants.number("optimizer_bytes") * held / memory
+
+
+def _stage_send(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:
+    """Activations of a micro-batch to the next stage, or their gradients back."""
+    if plan.pp == 1:
+        return 0.0
+    payload = 2.0 * plan.tokens * plan.shape.hidden / plan.tp * plan.virtual
+    apart = plan.tp * plan.dp * plan.cp >= cluster.gpus_per_node
+    links = Links.of(constants)
+    bandwidth = cluster.nic_bytes_s * links.nic_share if apart else cluster.fabric_bytes_s * links.fabric_share
+    return (payload / bandwidth + 1e-5) * constants.pick("tensor_exposed", plan.stack)
+
+
+def _smooth_max(one: float, other: float, exponent: float) -> float:
+    """Of two things that run at once: the longer, or somewhat more where they are alike."""
+    longer = max(one, other)
+    if longer <= 0:
+        return 0.0
+    return float(longer * ((one / longer) ** exponent + (other / longer) ** exponent) ** (1 / exponent))
+
+
+def _scaled(work: Work, by: float) -> Work:
+    return Work(work.matmul * by, work.attention * by, work.elementwise * by)
+
+
+def _sum(one: Work, other: Work) -> Work:
+    return Work(one.matmul + other.matmul, one.attention + other.attention, one.elementwise + other.elementwise)

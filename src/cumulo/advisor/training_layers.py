@@ -1,0 +1,180 @@
+"""What one micro-batch costs one GPU in one layer and in the vocabulary's head: a roofline for each kind of operation.
+
+Matrix products run at the rate measured for the board (MAMF: what the best shape of product reaches), times the share
+of it that training reaches on that architecture, times how well their own sizes fill the GPU; or as fast as their
+weights can be read. Attention counts the causal half and has its own share. What is done element by element moves
+bytes. Shares are fitted; the formulae follow arXiv:2205.05198.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from cumulo.advisor.topology import Cluster
+from cumulo.advisor.training_plan import TrainingPlan
+from cumulo.catalog.coefficients import Section
+from cumulo.catalog.variants import Variant
+
+_TERA: Final = 1e12
+# A GPU held to less power than the board of its kind that was measured runs its tensor cores slower.
+_FULL_WATTS: Final = {"Hopper": 700.0, "Ampere": 400.0, "Volta": 300.0, "Blackwell": 1000.0}
+
+
+class Work(NamedTuple):
+    """Seconds of a GPU, by what they are spent on."""
+
+    matmul: float
+    attention: float
+    elementwise: float
+
+    @property
+    def total(self) -> float:
+        return self.matmul + self.attention + self.elementwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What a board reaches, in operations or bytes a second."""
+
+    matmul: float
+    """Of the plan's precision, for large products."""
+    matmul_16: float
+    attention: float
+    memory: float
+    fill: float
+    elementwise: float
+    grouped: float
+    """Share of `matmul` that products of experts reach."""
+
+    @classmethod
+    def of(cls, plan: TrainingPlan, cluster: Cluster, constants: Section) -> "Rates":
+        variant, architecture = cluster.variant, cluster.architecture
+        share = constants.pick("matmul_share", architecture)
+        full = 16 if plan.precision not in ("fp32", "tf32") else 32
+        base = _achieved(variant, architecture, constants, f"{plan.precision}" if full == 32 else "bf16")
+        matmul = base * share
+        for precision in ("fp8", "fp4"):
+            if plan.precision == precision and (rate := _achieved(variant, architecture, constants, precision)):
+                matmul = max(matmul, rate * share * constants.number(f"{precision}_share"))
+        return cls(
+            matmul=matmul,
+            matmul_16=base * share,
+            attention=base * constants.pick("attention_share", architecture),
+            memory=(variant.memory_bandwidth or 500e9) * constants.number("memory_share"),
+            fill=constants.number("fill"),
+            elementwise=constants.pick("elementwise", plan.stack),
+            grouped=constants.number("grouped_share"),
+        )
+
+
+def forward_layer(plan: TrainingPlan, rates: Rates) -> Work:
+    """Of one dense layer, forward. `backward_factor` and recomputation come on top."""
+    shape, tokens = plan.shape, plan.tokens
+    dense = shape.attention_parameters + shape.feed_forward_parameters(experts=0)
+    matmul = _product(plan, rates, parameters=dense, tokens=tokens, inner=shape.ffn)
+    return Work(matmul, _attention(plan, rates), _elementwise(plan, rates, inner=shape.ffn))
+
+
+def forward_expert_layer(plan: TrainingPlan, rates: Rates) -> Work:
+    """Of one layer with experts, forward, tokens spread evenly over the experts of the group."""
+    shape, tokens = plan.shape, plan.tokens
+    attention = _product(plan, rates, parameters=shape.attention_parameters, tokens=tokens, inner=shape.hidden)
+    width = shape.expert_ffn or shape.ffn
+    active = shape.feed_forward_parameters(experts=shape.active_experts)
+    per_expert = tokens * plan.ep * shape.active_experts / max(shape.experts, 1)
+    experts = _product(plan, rates, parameters=active, tokens=tokens, inner=width, batch=per_expert, read=shape)
+    routed = shape.active_experts * width + shape.shared_ffn
+    moved = 2 * 2 * 2 * tokens * shape.active_experts * shape.hidden  # gathered and scattered, read and written
+    elementwise = _elementwise(plan, rates, inner=routed) + moved / rates.memory
+    return Work(attention + experts / rates.grouped, _attention(plan, rates), elementwise)
+
+
+def forward_head(plan: TrainingPlan, rates: Rates) -> Work:
+    """Of the vocabulary's product and its loss, forward: it stays in 16 bits."""
+    shape, tokens = plan.shape, plan.tokens
+    flops = 2 * tokens * shape.vocab * shape.hidden / plan.tp
+    logits = 10 * tokens * shape.vocab / plan.tp
+    return Work(flops / rates.matmul_16 / _filled(rates, tokens, shape.hidden), 0.0, logits / rates.memory)
+
+
+def _product(
+    plan: TrainingPlan,
+    rates: Rates,
+    *,
+    parameters: float,
+    tokens: float,
+    inner: float,
+    batch: float | None = None,
+    read: object = None,
+) -> float:
+    """Seconds of products of `tokens` with `parameters` weights. `batch` is how many tokens one product has."""
+    flops = 2 * tokens * parameters / plan.tp
+    filled = _filled(rates, batch or tokens, plan.shape.hidden, inner / plan.tp)
+    weights = 2 * parameters / plan.tp
+    if read is not None:  # every expert that a GPU holds is read, whoever is active
+        weights *= max(plan.shape.experts / max(plan.shape.active_experts, 1) / plan.ep, 1)
+    return max(flops / (rates.matmul * filled), weights / rates.memory)
+
+
+def _filled(rates: Rates, *sizes: float) -> float:
+    """How much of its best rate a product of these sizes reaches: short sides leave tiles and pipelines idle."""
+    return 1 / (1 + rates.fill * sum(1 / max(size, 1) for size in sizes))
+
+
+def _attention(plan: TrainingPlan, rates: Rates) -> float:
+    shape = plan.shape
+    wide = shape.heads * shape.head_dim / plan.tp
+    if not plan.fused_attention:
+        scores = plan.micro_batch * plan.seq * plan.seq * shape.heads / plan.tp / plan.cp
+        return 4 * scores * shape.head_dim / rates.matmul_16 + 5 * 2 * scores * rates.elementwise / rates.memory
+    return 4 * plan.tokens * wide * _looked_back(plan) / rates.attention
+
+
+def _looked_back(plan: TrainingPlan) -> float:
+    """Tokens that a token looks back to, on average over layers and places."""
+    shape, whole = plan.shape, plan.seq / 2
+    if not shape.window or not shape.window_layers or plan.seq <= shape.window:
+        return whole
+    short = shape.window * (1 - shape.window / (2 * plan.seq))
+    share = shape.window_layers / shape.layers
+    return share * short + (1 - share) * whole
+
+
+def _elementwise(plan: TrainingPlan, rates: Rates, *, inner: float) -> float:
+    """Norms, residuals and dropout are done by every GPU of a tensor-parallel group, unless the sequence is split."""
+    shape = plan.shape
+    alone = 10 * shape.hidden / (plan.tp if plan.sequence_parallel else 1)
+    wide = shape.heads * shape.head_dim + shape.kv_heads * shape.head_dim
+    shared = (4 * wide + 4 * inner * (1.5 if shape.gated else 1)) / plan.tp
+    return rates.elementwise * plan.tokens * (alone + shared) / rates.memory
+
+
+def _achieved(variant: Variant, architecture: str | None, constants: Section, precision: str) -> float:
+    """The best rate of a large product on a board; 0 where it lacks the precision."""
+    peak = _peak(variant, precision)
+    if not peak:
+        return 0.0
+    table = "matmul_fp8" if precision in ("fp8", "fp4") else "matmul_bf16"
+    measured = constants.table(table)
+    if variant.name in measured:
+        return peak * measured[variant.name] * _TERA
+    return peak * constants.pick(table, architecture) * _throttled(variant, architecture) * _TERA
+
+
+def _throttled(variant: Variant, architecture: str | None) -> float:
+    full = _FULL_WATTS.get(architecture or "")
+    if full is None or not variant.tdp_watts:
+        return 1.0
+    return float(min((variant.tdp_watts / full) ** 0.3, 1.0))
+
+
+def _peak(variant: Variant, precision: str) -> float:
+    """Dense TFLOPS. A board without tensor cores does 16-bit products at its FP32 rate."""
+    if precision == "fp8":
+        return variant.fp8_tensor_tflops or 0.0
+    if precision == "fp4":
+        return variant.fp4_tensor_tflops or 0.0
+    if precision == "tf32":
+        return variant.tf32_tensor_tflops or variant.fp32_tflops or 0.0
+    if precision == "fp32":
+        return variant.fp32_tflops or 0.0
+    return variant.fp16_tensor_tflops or variant.fp32_tflops or 0.0
