@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cumulo.advisor.estimate import Range, Spread
 from cumulo.advisor.topology import Cluster, Links, all_reduce_seconds
-from cumulo.advisor.training_layers import Rates, Work, forward_expert_layer, forward_head, forward_layer
+from cumulo.advisor.training_layers import Rates, Work, forward_expert_layer, forward_head, forward_layer, lineage
 from cumulo.advisor.training_plan import TrainingPlan
 from cumulo.catalog.coefficients import Coefficients, Section
 
@@ -74,9 +74,11 @@ def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) 
     sent = 2 * (count + plan.pp - 1) * _stage_send(plan, cluster, constants)
     gradients = _gradients(plan, cluster, constants, hideable=micro.work.total * 2 / 3)
     optimizer = _optimizer(plan, cluster, constants)
-    launch = count * micro.launch + constants.pick("step_seconds", plan.stack)
-    expected = count * micro.total + bubble + sent + gradients + optimizer + constants.pick("step_seconds", plan.stack)
+    launch = count * micro.launch + constants.number("step_seconds")
+    expected = count * micro.total + bubble + sent + gradients + optimizer + constants.number("step_seconds")
     target = "training_moe" if plan.shape.experts else "training_dense"
+    if not constants.table("matmul_share").keys() & set(lineage(cluster.architecture)):
+        target += "_unseen"  # no result of such a GPU was fitted to
     return StepTime(
         matmul=count * micro.work.matmul,
         attention=count * micro.work.attention,

@@ -43,26 +43,30 @@ class Rates:
     fill: float
     elementwise: float
     grouped: float
-    """Share of `matmul` that products of experts reach."""
+    """Of products of experts, for large ones."""
 
     @classmethod
     def of(cls, plan: TrainingPlan, cluster: Cluster, constants: Section) -> "Rates":
         variant, architecture = cluster.variant, cluster.architecture
-        share = constants.pick("matmul_share", architecture)
-        full = 16 if plan.precision not in ("fp32", "tf32") else 32
-        base = _achieved(variant, architecture, constants, f"{plan.precision}" if full == 32 else "bf16")
-        matmul = base * share
-        for precision in ("fp8", "fp4"):
-            if plan.precision == precision and (rate := _achieved(variant, architecture, constants, precision)):
-                matmul = max(matmul, rate * share * constants.number(f"{precision}_share"))
+        wide = plan.precision if plan.precision in ("fp32", "tf32") else "bf16"
+        best = _achieved(variant, architecture, constants, wide)
+        base = best * constants.pick("matmul_share", *lineage(architecture))
+        matmul, grouped = base, base * constants.number("grouped_share")
+        if plan.precision in ("fp8", "fp4") and _peak(variant, plan.precision):
+            narrow = _achieved(variant, architecture, constants, plan.precision) / best
+            matmul *= max(narrow * constants.number(f"{plan.precision}_share"), 1.0)
+            grouped *= constants.number("grouped_narrow_gain")
+        attention = constants.pick("attention_share", *lineage(architecture)) * constants.pick(
+            "attention_gain", plan.stack
+        )
         return cls(
             matmul=matmul,
-            matmul_16=base * share,
-            attention=base * constants.pick("attention_share", architecture),
+            matmul_16=base,
+            attention=best * attention,
             memory=(variant.memory_bandwidth or 500e9) * constants.number("memory_share"),
             fill=constants.number("fill"),
             elementwise=constants.pick("elementwise", plan.stack),
-            grouped=constants.number("grouped_share"),
+            grouped=grouped,
         )
 
 
@@ -81,11 +85,11 @@ def forward_expert_layer(plan: TrainingPlan, rates: Rates) -> Work:
     width = shape.expert_ffn or shape.ffn
     active = shape.feed_forward_parameters(experts=shape.active_experts)
     per_expert = tokens * plan.ep * shape.active_experts / max(shape.experts, 1)
-    experts = _product(plan, rates, parameters=active, tokens=tokens, inner=width, batch=per_expert, read=shape)
+    experts = _product(plan, rates, parameters=active, tokens=tokens, inner=width, batch=per_expert)
     routed = shape.active_experts * width + shape.shared_ffn
     moved = 2 * 2 * 2 * tokens * shape.active_experts * shape.hidden  # gathered and scattered, read and written
     elementwise = _elementwise(plan, rates, inner=routed) + moved / rates.memory
-    return Work(attention + experts / rates.grouped, _attention(plan, rates), elementwise)
+    return Work(attention + experts, _attention(plan, rates), elementwise)
 
 
 def forward_head(plan: TrainingPlan, rates: Rates) -> Work:
@@ -97,22 +101,15 @@ def forward_head(plan: TrainingPlan, rates: Rates) -> Work:
 
 
 def _product(
-    plan: TrainingPlan,
-    rates: Rates,
-    *,
-    parameters: float,
-    tokens: float,
-    inner: float,
-    batch: float | None = None,
-    read: object = None,
+    plan: TrainingPlan, rates: Rates, *, parameters: float, tokens: float, inner: float, batch: float | None = None
 ) -> float:
-    """Seconds of products of `tokens` with `parameters` weights. `batch` is how many tokens one product has."""
+    """Seconds of products of `tokens` with `parameters` weights; `batch` is how many tokens an expert gets."""
     flops = 2 * tokens * parameters / plan.tp
     filled = _filled(rates, batch or tokens, plan.shape.hidden, inner / plan.tp)
     weights = 2 * parameters / plan.tp
-    if read is not None:  # every expert that a GPU holds is read, whoever is active
-        weights *= max(plan.shape.experts / max(plan.shape.active_experts, 1) / plan.ep, 1)
-    return max(flops / (rates.matmul * filled), weights / rates.memory)
+    if batch is not None:  # every expert that a GPU holds is read, whoever is active
+        weights *= max(plan.shape.experts / plan.shape.active_experts / plan.ep, 1)
+    return max(flops / filled / (rates.matmul if batch is None else rates.grouped), weights / rates.memory)
 
 
 def _filled(rates: Rates, *sizes: float) -> float:
@@ -157,7 +154,12 @@ def _achieved(variant: Variant, architecture: str | None, constants: Section, pr
     measured = constants.table(table)
     if variant.name in measured:
         return peak * measured[variant.name] * _TERA
-    return peak * constants.pick(table, architecture) * _throttled(variant, architecture) * _TERA
+    return peak * constants.pick(table, *lineage(architecture)) * _throttled(variant, architecture) * _TERA
+
+
+def lineage(architecture: str | None) -> tuple[str | None, ...]:
+    """An architecture and what it came from: Blackwell Ultra's constants are Blackwell's where it has none."""
+    return (architecture, architecture.split()[0]) if architecture else (None,)
 
 
 def _throttled(variant: Variant, architecture: str | None) -> float:

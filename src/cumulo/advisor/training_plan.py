@@ -39,7 +39,6 @@ class TrainingPlan:
     ep: int = 1
     sequence_parallel: bool = False
     stack: Stack = "fsdp"
-    compiled: bool = True
     trainable: int | None = None
 
     @property
