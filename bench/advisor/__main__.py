@@ -16,7 +16,7 @@ from typing import Any
 from bench.advisor.fit import SECTIONS, BadData, fit
 from bench.advisor.score import Target, as_json, as_text, report
 
-MODULES = ("training", "memory", "serving", "laws", "ranking")
+MODULES = ("training", "memory", "whole_runs", "serving", "laws", "ranking")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -30,6 +30,8 @@ class Case(NamedTuple):
     seconds: float
     gpu: str
     source: str
+    tuned: bool = False
+    """Whether the table says only that recomputation was tuned."""
 
 
 def cases(folder: Path) -> list[Case]:
@@ -77,7 +79,11 @@ def _throughput(row: data.Cells) -> Case | None:
         seconds = _megatron_flops(plan) / (rate * 1e12 * where.gpus)
     else:
         return None
-    return Case(plan, where, seconds, row["gpu"], row.get("source_table") or row.get("source", ""))
+    return Case(plan, where, seconds, row["gpu"], row.get("source_table") or row.get("source", ""), _tuned(row))
+
+
+def _tuned(row: data.Cells) -> bool:
+    return row.get("act_ckpt") == "tuned"
 
 
 def _iteration(row: data.Cells) -> Case:
@@ -322,6 +328,7 @@ def cross(folder: Path) -> dict[str, Target]:
 
 def _row(case: Case, estimate: Range) -> Row:
     plan, peak = case.plan, case.cluster.variant.fp16_tensor_tflops or 0.0
+    least = replace(plan, recompute="full") if case.tuned else plan
     rule = 6 * plan.shape.active_parameters * plan.step_tokens / (0.4 * peak * 1e12 * case.cluster.gpus)
     return Row(
         estimate=estimate,
@@ -330,4 +337,5 @@ def _row(case: Case, estimate: Range) -> Row:
         model=plan.shape.name,
         source=case.source,
         baselines={"6ND at 40 % MFU": rule} if peak else {},
+        refused=not training_memory(least, case.cluster, coefficients()).fits(),
     )

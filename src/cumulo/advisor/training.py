@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cumulo.advisor.estimate import Range, Spread
+from cumulo.advisor.memory import expert_parameters
 from cumulo.advisor.topology import Cluster, Links, all_reduce_seconds
 from cumulo.advisor.training_layers import Rates, Work, forward_expert_layer, forward_head, forward_layer, lineage
 from cumulo.advisor.training_plan import TrainingPlan
@@ -179,18 +180,12 @@ def _gradients(plan: TrainingPlan, cluster: Cluster, constants: Section, *, hide
     links, shape = Links.of(constants), plan.shape
     bandwidth = links.ring(cluster, group, plan.tp)
     trained = plan.trainable_parameters / shape.parameters
-    experts = _expert_parameters(plan) * trained
+    experts = expert_parameters(shape) * trained
     others = (shape.parameters * trained - experts) / plan.tp / plan.pp
     local = others + experts / plan.tp / plan.pp / plan.ep
     wire = all_reduce_seconds(constants.number("gradient_bytes") * local, group, bandwidth)
     hidden = constants.pick("gradient_hidden", plan.stack)
     return wire - hidden * min(wire, hideable)
-
-
-def _expert_parameters(plan: TrainingPlan) -> float:
-    shape = plan.shape
-    matrices = 3 if shape.gated else 2
-    return float(shape.moe_layers * shape.experts * matrices * shape.hidden * (shape.expert_ffn or shape.ffn))
 
 
 def _optimizer(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:

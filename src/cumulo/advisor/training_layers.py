@@ -62,7 +62,7 @@ class Rates:
         return cls(
             matmul=matmul,
             matmul_16=base,
-            attention=best * attention,
+            attention=best * attention * constants.pick("attention_gain", plan.stack),
             memory=(variant.memory_bandwidth or 500e9) * constants.number("memory_share"),
             fill=constants.number("fill"),
             elementwise=constants.pick("elementwise", plan.stack),

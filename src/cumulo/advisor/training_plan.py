@@ -5,9 +5,9 @@ from typing import Literal
 
 from cumulo.catalog.models import ModelShape
 
-Method = Literal["full", "lora", "qlora"]
+Method = Literal["full", "lora", "qlora", "adapter-v2"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
-Optimizer = Literal["adamw", "adamw-bf16", "adamw-8bit", "sgd", "in-backward-8bit"]
+Optimizer = Literal["adamw", "adamw-bf16", "adamw-8bit", "paged-8bit", "sgd"]
 Recompute = Literal["none", "selective", "full"]
 Sharding = Literal["none", "zero1", "zero2", "zero3"]
 Stack = Literal["megatron", "megatron-2021", "fsdp", "eager"]
@@ -20,6 +20,9 @@ class TrainingPlan:
     `stack` is the software that the constants were fitted on: Megatron of today (NeMo) or of 2021 (attention not
     fused, collectives not overlapped), compiled FSDP, or eager PyTorch on one GPU. Experts are spread over GPUs of the
     data-parallel group. `trainable` counts the parameters of LoRA's matrices; None: rank 8 on two projections.
+    `held_as` is how frozen weights are held (`nf4-dq`); None: `bf16`, and `nf4` for QLoRA. `paged-8bit` is 8-bit AdamW
+    whose state moves to the host when room is short, stepping in the backward pass, so that no gradient stays.
+    A `chunked_loss` makes logits of a part of the tokens at a time.
     """
 
     shape: ModelShape
@@ -40,6 +43,8 @@ class TrainingPlan:
     sequence_parallel: bool = False
     stack: Stack = "fsdp"
     trainable: int | None = None
+    held_as: str | None = None
+    chunked_loss: bool = False
 
     @property
     def gpus(self) -> int:
