@@ -152,6 +152,11 @@ def _rental(row: list[str]) -> Rental:
     )
 
 
+def list_date(cloud: str) -> str | None:
+    """The ISO day of a cloud's list; None where the list has no date."""
+    return _dates().get(cloud)
+
+
 @cache
 def _dates() -> dict[str, str]:
     with _SOURCES.open(encoding="utf-8", newline="") as file:

@@ -149,7 +149,7 @@ def shape_from_config(config: Mapping[str, Any]) -> ModelShape:
         heads=heads,
         kv_heads=_kv_heads(config, read["kv_heads"], heads),
         head_dim=read["head_dim"] or hidden // heads,
-        ffn=read["ffn"] or round(hidden * float(config.get("expansion_ratio") or 4)),
+        ffn=read["ffn"] or hidden * (_whole(config, "expansion_ratio") or 4),
         vocab=read["vocab"] or 0,
         gated=kind not in _UNGATED,
         tied=bool(config.get("tie_word_embeddings", kind in _TIED)),
@@ -200,7 +200,7 @@ def _whole(config: Mapping[str, Any], key: str) -> int:
     value = config.get(key)
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or int(value) != value:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value % 1 != 0:
         raise _refused(f"config.json: {key} must be a whole number, not {printable(repr(value), 40)}", "")
     if not 0 <= value <= _MOST:
         raise _refused(f"config.json: {key} can't be {value:g}", "give a number that a model can have")

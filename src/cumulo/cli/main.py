@@ -42,6 +42,7 @@ COMMANDS = {
     "stop": Entry("actions", _WORK, "Stop a dev run; it can start again."),
     "start": Entry("actions", _WORK, "Start a stopped dev run again."),
     "offers": Entry("cloud", _CLOUD, "List what GPUs can be launched, and at what price."),
+    "advise": Entry("advise", _CLOUD, "Advise which GPU, how many, how long, how much."),
     "nodes": Entry("cloud", _CLOUD, "List nodes, and who holds which GPU."),
     "top": Entry("cloud", _CLOUD, "Show what devices and runs use now."),
     "usage": Entry("usage", _CLOUD, "Show what was used, and what it cost."),

@@ -270,6 +270,13 @@ class Client:
         items = self.transport.json("GET", "/v1/offers", query={"gpu": gpu})["items"]
         return tuple(decode(answers.cloud.Offer, item) for item in items)
 
+    def advise(self, question: Mapping[str, Any]) -> answers.advice.Advice:
+        """Which GPU, how many, how long, how much: `{"train": {"model": "llama-3.1-8b", "method": "lora"}}`.
+
+        One of train, serve, vision, hpc, render, prove, hash and run, with `limits` and `limit`; see `POST /v1/advice`.
+        """
+        return decode(answers.advice.Advice, self._post("/v1/advice", dict(question)))
+
     def nodes(self, *, limit: int | None = None) -> tuple[answers.cloud.Node, ...]:
         return tuple(decode(answers.cloud.Node, node) for node in self._pages("/v1/nodes", {}, limit=limit))
 

@@ -23,6 +23,7 @@ GET    /v1/names                     names of runs, for completion
 GET    /v1/queue                     what waits, in order
 
 GET    /v1/offers                    what can be launched
+POST   /v1/advice                    which GPU, how many, how long, how much
 GET    /v1/nodes                     nodes and their devices
 GET    /v1/nodes/NODE                one node; NODE is an id or a name
 GET    /v1/telemetry                 what devices and instances are doing
@@ -43,6 +44,7 @@ GET    /v1/doctor                    what is and what is not in order
 from fastapi import APIRouter
 
 from cumulo.server.routes import (
+    advice,
     blobs,
     doctor,
     events,
@@ -62,7 +64,7 @@ from cumulo.server.routes import (
 ROUTERS: tuple[APIRouter, ...] = tuple(
     module.router
     for module in (
-        *(meta, runs, logs, files, exec, queue, nodes, events),
+        *(meta, runs, logs, files, exec, queue, advice, nodes, events),
         *(usage, blobs, tokens, storage, doctor, metrics),
     )
 )

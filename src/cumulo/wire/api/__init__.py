@@ -4,6 +4,7 @@ Bodies are checked against these models. Answers are written by `cumulo.server.r
 model for each row would cost more than the query; tests hold every answer against its model here.
 """
 
+from cumulo.wire.api.advice import Advice, AdviceQuestion
 from cumulo.wire.api.cloud import (
     Check,
     Checks,
@@ -63,6 +64,8 @@ from cumulo.wire.api.runs import (
 )
 
 __all__ = [
+    "Advice",
+    "AdviceQuestion",
     "Ahead",
     "Body",
     "Change",

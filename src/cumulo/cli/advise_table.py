@@ -1,0 +1,139 @@
+"""Advice as a person reads it: the answer first, then the table, then how it comes about; one screen."""
+
+from cumulo.cli import phrases
+from cumulo.cli.phrases import DASH, clean
+from cumulo.cli.tables import Column, render, styled
+from cumulo.client.answers.advice import Advice, Interval, Plan
+
+_UNITS = (("d", 2 * 86400.0, 86400.0), ("h", 3600.0, 3600.0), ("min", 60.0, 60.0), ("s", 1.0, 1.0), ("ms", 0.0, 1e-3))
+_SCALES = ((1e12, " T"), (1e9, " G"), (1e6, " M"))
+
+
+def text(one: Advice) -> str:
+    """All of it."""
+    parts = [styled(clean(one.asked), "bold")]
+    if one.plans:
+        parts.append(answer(one))
+        parts.append(table(one))
+    else:
+        parts.append("Nothing fits.")
+        parts += [_list("What would do:", one.suggestions)] if one.suggestions else []
+    if one.reasoning:
+        parts.append(_list("Why:", one.reasoning))
+    parts.append("\n".join(_foot(one)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def answer(one: Advice) -> str:
+    """What to take, in a line or two."""
+    told = [_told(one, "Yours", one.own), _told(one, "Rent", one.rented)]
+    lines = [styled(line, "green") for line in told if line]
+    lines += [styled(f"warning: {clean(warning)}", "yellow") for warning in one.warnings]
+    return "\n".join(lines) or "No plan here has a price: none is recommended."
+
+
+def _told(one: Advice, word: str, place: int | None) -> str:
+    """`Rent   4 x H100-80GB on demand at vast VN: 11.6 h (10.2-13.2), $86.8 (76.5-98.4)`."""
+    if place is None:
+        return ""
+    plan = one.plans[place]
+    where = "here" if plan.own else f"at {clean(plan.region)}"
+    pace = f"{number(plan.rate)} {clean(plan.unit)}" if plan.seconds is None else span(plan.seconds)
+    cost = f"{phrases.usd(plan.price_usd_h)}/h" if plan.cost_usd is None else money(plan.cost_usd)
+    late = "" if plan.in_time else ", too late"
+    rent = f", rents for about {phrases.usd(plan.rental_usd_h)}/h" if plan.rental_usd_h else ""
+    return f"{word:6} {plan.gpus} x {clean(plan.gpu)} {plan.purchase} {where}: {pace}{late}, {cost}{rent}"
+
+
+def table(one: Advice) -> str:
+    endless = all(plan.seconds is None for plan in one.plans)
+    unit = clean(one.plans[0].unit)
+    columns = (
+        Column(""), Column("GPUS"), Column("LAYOUT", shrinks=True), Column("GB EACH", right=True),
+        Column(unit.upper() if endless else "TIME", right=True),
+        Column("COST/H" if endless else "COST", right=True), *([Column(_per(unit), right=True)] if endless else []),
+        Column("BOUGHT"), Column("WHERE", shrinks=True), Column("LIMIT", shrinks=True), Column("BEST AT", shrinks=True),
+    )  # fmt: skip
+    rows = [_row(plan, best=place == one.recommended, endless=endless) for place, plan in enumerate(one.plans)]
+    return render(columns, rows)
+
+
+def _row(plan: Plan, *, best: bool, endless: bool) -> list[str]:
+    gpus = f"{plan.gpus} x {clean(plan.gpu)}" + (" EMULATED" if plan.emulated else "")
+    need = DASH if plan.memory_need_gb is None else f"{plan.memory_need_gb.expected:.0f}"
+    late = "" if plan.in_time else " late"
+    told = number(plan.rate) if endless else span(plan.seconds) + late
+    cost = phrases.usd(plan.price_usd_h) if endless else money(plan.cost_usd)
+    million = plan.unit_cost_usd
+    each = [money(None if million is None else _times(million, 1e6))] if endless else []
+    where = f"{clean(plan.region)} (yours)" if plan.own else clean(plan.region) or "no list price"
+    return [
+        "*" if best else "", gpus, clean(plan.layout), f"{need} of {plan.memory_gb:.0f}", told, cost, *each,
+        plan.purchase, where, _limit(plan), ", ".join(clean(mark) for mark in plan.marks),
+    ]  # fmt: skip
+
+
+def _limit(plan: Plan) -> str:
+    """What binds: of one's own GPUs first whether they are free."""
+    if plan.free is not None and plan.free < plan.gpus:
+        return f"capacity: {plan.free} free now"
+    return clean(plan.limit)
+
+
+def _per(unit: str) -> str:
+    return f"A MILLION {unit.removesuffix('/s').upper()}"
+
+
+def _times(value: Interval, by: float) -> Interval:
+    return Interval(low=value.low * by, expected=value.expected * by, high=value.high * by)
+
+
+def span(seconds: Interval | None) -> str:
+    """`19.7 h (16.8-23.7)`."""
+    if seconds is None:
+        return DASH
+    unit, _, scale = next(each for each in _UNITS if seconds.expected >= each[1])
+    return f"{_figure(seconds.expected / scale)} {unit}{_bounds(seconds, scale)}"
+
+
+def money(usd: Interval | None) -> str:
+    """`$74 (63-88)`."""
+    if usd is None:
+        return DASH
+    if usd.expected >= 1e4:
+        return f"${usd.expected / 1e3:,.3g}k{_bounds(usd, 1e3)}" if usd.expected < 1e6 else _millions(usd)
+    return f"${_figure(usd.expected)}{_bounds(usd, 1.0)}"
+
+
+def _millions(usd: Interval) -> str:
+    return f"${usd.expected / 1e6:,.3g}M{_bounds(usd, 1e6)}"
+
+
+def number(value: Interval) -> str:
+    """`12,300 (10,100-14,800)`, `1.41 G (1.2-1.7)`."""
+    scale, suffix = next(((scale, suffix) for scale, suffix in _SCALES if value.expected >= scale), (1.0, ""))
+    return f"{_figure(value.expected / scale)}{suffix}{_bounds(value, scale)}"
+
+
+def _bounds(value: Interval, scale: float) -> str:
+    if value.low == value.high:
+        return ""
+    return f" ({_figure(value.low / scale)}-{_figure(value.high / scale)})"
+
+
+def _figure(value: float) -> str:
+    """Three figures."""
+    return f"{float(f'{value:.3g}'):,.10g}"
+
+
+def _list(title: str, lines: tuple[str, ...]) -> str:
+    return "\n".join([styled(title, "bold"), *(f"  {clean(line)}" for line in lines)])
+
+
+def _foot(one: Advice) -> list[str]:
+    times = f"{one.confidence:.0%}".removesuffix("%")
+    lines = [f"Ranges in brackets should hold {times} times in 100. {one.considered:,} plans were compared."]
+    lines += [f"Taken for granted: {clean('; '.join(one.assumed))}."] if one.assumed else []
+    lines += [f"Prices: {clean(one.prices)}."] if one.prices else []
+    lines += [f"Not for this: {clean(line)}." for line in one.refused]
+    return lines

@@ -1,0 +1,182 @@
+"""What the advisor is asked and what it answers.
+
+Exactly one kind of work is asked about. Numbers are plain: a client turns `2B` tokens or `24h` into them.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from cumulo.wire.api.model import Body, Model
+from cumulo.wire.level import unknown_key
+
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Amount = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86400, allow_inf_nan=False)]
+Word = Annotated[str, Field(min_length=1, max_length=120)]
+Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4"]
+
+
+class ModelNumbers(Body):
+    """A transformer that no table has. `ffn` is an expert's width where there are experts."""
+
+    layers: Count
+    hidden: Count
+    heads: Count
+    kv_heads: Count | None = None
+    head_dim: Count | None = None
+    ffn: Count
+    vocab: Count
+    gated: bool = True
+    tied: bool = False
+    experts: Annotated[int, Field(ge=0, le=100_000)] = 0
+    active_experts: Annotated[int, Field(ge=0, le=100_000)] = 0
+    context: Count | None = None
+
+
+class LanguageModel(Body):
+    """Which model: its name, its Hugging Face `config`, or its numbers."""
+
+    model: Word | None = None
+    config: Annotated[dict[str, Any], Field(max_length=500)] | None = None
+    shape: ModelNumbers | None = None
+
+    @model_validator(mode="after")
+    def one_model(self) -> Self:
+        """One of the three says which model."""
+        if sum(given is not None for given in (self.model, self.config, self.shape)) != 1:
+            raise ValueError("give one of model (a name), config (a config.json) and shape (numbers)")
+        return self
+
+
+class TrainQuestion(LanguageModel):
+    """Training of a language model. Without `tokens` only the rate is told; what is left out is chosen."""
+
+    method: Literal["full", "lora", "qlora"] = "full"
+    tokens: Amount | None = None
+    seq: Count = 4096
+    precision: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None
+    optimizer: Literal["adamw", "adamw-bf16", "adamw-8bit", "paged-8bit", "sgd"] = "adamw"
+    global_batch: Count | None = Field(None, description="sequences in a step")
+    micro_batch: Count | None = Field(None, description="sequences on a GPU at once")
+    recompute: Literal["none", "selective", "full"] | None = Field(None, description="of activations")
+    rank: Count = Field(16, description="of LoRA's matrices")
+
+
+class Limits(Body):
+    """What a plan must keep to. `gpu` is an ask such as `A100,H100` or `24GB..`; lists that are empty allow all."""
+
+    deadline_s: Seconds | None = None
+    budget_usd: Amount | None = None
+    gpu: Annotated[str, Field(max_length=256)] | None = None
+    max_gpus: Annotated[int, Field(ge=1, le=16_384)] | None = None
+    clouds: Annotated[list[Word], Field(max_length=32)] = Field(default_factory=list)
+    regions: Annotated[list[Word], Field(max_length=64)] = Field(default_factory=list)
+    purchases: Annotated[list[Literal["on-demand", "spot", "reserved"]], Field(max_length=3)] = Field(
+        default_factory=list
+    )
+    own: Annotated[Literal["first", "only", "none"], Field(description="this cloud's GPUs")] = "first"
+
+
+WORKLOADS = ("train",)
+
+
+class AdviceQuestion(Body):
+    """One kind of work, and the limits."""
+
+    train: TrainQuestion | None = None
+    limits: Limits = Field(default_factory=Limits)
+    limit: Annotated[int, Field(ge=1, le=100, description="plans shown beside the marked ones")] = 6
+
+    @model_validator(mode="before")
+    @classmethod
+    def known(cls, data: Any) -> Any:
+        """Refuses work that is not known, and tells what may have been meant."""
+        for name in data if isinstance(data, dict) else ():
+            if name not in cls.model_fields:
+                raise unknown_key(name, known=tuple(cls.model_fields))
+        return data
+
+    @model_validator(mode="after")
+    def one_kind(self) -> Self:
+        """One kind of work at a time."""
+        if sum(getattr(self, name) is not None for name in WORKLOADS) != 1:
+            raise ValueError(f"give exactly one of {', '.join(WORKLOADS)}")
+        return self
+
+
+class Interval(Model):
+    """What is expected, and the bounds within which it should lie as often as `confidence` says."""
+
+    low: float
+    expected: float
+    high: float
+
+
+class AdviceFigure(Model):
+    """A latency, a share, a rate beside the main one."""
+
+    name: str
+    value: Interval
+    unit: str
+
+
+class AdvicePlan(Model):
+    """So many GPUs of one kind, how the work is spread over them, and what comes of it.
+
+    `memory_need_gb` is of one GPU, against `memory_gb` there; `seconds` and `cost_usd` are of all the work, null where
+    it has no end or no price. What is not known is null, never 0. `rental_usd_h` is what one's own would rent for.
+    """
+
+    gpu: str
+    gpus: int
+    nodes: int
+    gpus_per_node: int
+    own: bool
+    region: str
+    instance_type: str
+    mode: str
+    profile: str | None
+    emulated: bool
+    free: int | None
+    purchase: str
+    price_usd_h: float | None
+    price_date: str | None
+    rental_usd_h: float | None
+    layout: str
+    memory_need_gb: Interval | None
+    memory_gb: float
+    seconds: Interval | None
+    cost_usd: Interval | None
+    rate: Interval
+    unit: str
+    unit_cost_usd: Interval | None
+    limit: str
+    figures: list[AdviceFigure]
+    marks: list[str]
+    notes: list[str]
+    in_time: bool
+    in_budget: bool
+
+
+class Advice(Model):
+    """Plans, this cloud's own first. `own` and `rented` are places in the list: the best of each; null without any.
+
+    `recommended` is one of the two: `own` if it is real and in time. `reasoning` derives its numbers; `launch` is a run
+    file for `own`, else for `rented`. `suggestions` say what would let the work run where nothing fits.
+    """
+
+    asked: str
+    confidence: float
+    recommended: int | None
+    own: int | None
+    rented: int | None
+    plans: list[AdvicePlan]
+    considered: int
+    reasoning: list[str]
+    warnings: list[str]
+    assumed: list[str]
+    refused: list[str]
+    suggestions: list[str]
+    prices: str
+    launch: dict[str, Any] | None
