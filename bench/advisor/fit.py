@@ -20,9 +20,11 @@ class BadData(Exception):
 
 def fit(section: str, module: ModuleType, folder: Path, path: Path = ADVISOR) -> None:
     """Fits one section by its module and writes it, leaving the others as they are."""
+    values = rounded(module.fit(folder))
+    # Read only now: another section may have been written while this one was fitted.
     held: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     held["version"] = VERSION
-    held[section] = rounded(module.fit(folder))
+    held[section] = values
     held["sources"] = {**held.get("sources", {}), section: module.SOURCES}
     path.write_text(json.dumps(held, indent=1, sort_keys=True) + "\n")
     coefficients.cache_clear()
@@ -90,11 +92,15 @@ def minimise(
     return at(point)
 
 
-def spread(residuals: Sequence[float], *, inside: float = 0.8, least: float = 1.02) -> tuple[float, float]:
+def spread(
+    residuals: Sequence[float], *, inside: float = 0.8, least: float = 1.02, most: float = np.inf
+) -> tuple[float, float]:
     """Factors (low, high) around an estimate between which `inside` of the true values lay.
 
     `residuals` are logarithms of predicted/measured, best of rows that the constants were not fitted to. The interval
-    is symmetric in logarithms: the tails of so few rows tell little about each side.
+    is symmetric in logarithms: the tails of so few rows tell little about each side. `least` bounds the upper factor
+    from below, `most` the ratio of both from above.
     """
-    width = max(quantile([abs(each) for each in residuals], inside), float(np.log(least)))
+    width = quantile([abs(each) for each in residuals], inside)
+    width = min(max(width, float(np.log(least))), float(np.log(most)) / 2)
     return float(np.exp(-width)), float(np.exp(width))

@@ -1,0 +1,295 @@
+"""Serving against published throughput: offline at most, and one sequence alone."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.advisor.boards import named_board
+from bench.advisor.data import number, readable, shape, suspects, true, whole
+from bench.advisor.fit import spread
+from bench.advisor.score import Row, Target, gpu_family, quantile
+from bench.advisor.shrink import Prior, shrunk
+from cumulo.advisor.estimate import Range, Spread
+from cumulo.advisor.serving import decode_seconds, serving_spread, throughput
+from cumulo.advisor.serving_plan import ENGINE, ServingPlan, ServingPrecision
+from cumulo.advisor.topology import Cluster, typical_cluster
+from cumulo.catalog.coefficients import Section, coefficients
+
+SOURCES = (
+    "TensorRT-LLM 1.0's performance overview (Llama 3.1 8B, Llama 3.3 70B, Qwen3 30B-A3B on H100, H200, B200); "
+    "llama.cpp of early 2024 (Llama 3 8B); best matmul rates of ml-engineering"
+)
+_FILE = "llm_serving_throughput"
+_PRECISIONS: Mapping[str, ServingPrecision] = {
+    "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "fp8": "fp8", "int8": "int8", "w8a8": "int8", "int4": "int4",
+    "w4a16": "int4", "awq": "int4", "gptq": "int4", "bf16": "bf16", "fp16": "fp16", "f16": "fp16",
+}  # fmt: skip
+# Logarithms of where a constant is drawn to, and how far it may stray: what engines mostly reach of a board's rates.
+_OFFLINE: Mapping[str, Prior] = {
+    "memory_share": Prior(log(0.77), 0.2),
+    "product_share": Prior(log(0.55), 0.3),
+    "fp4_share": Prior(log(0.54), 0.3),
+    "grouped_share": Prior(log(0.5), 0.5),
+    "attention_share": Prior(log(0.35), 0.7),
+    "launch_seconds": Prior(log(100e-6), 0.7),
+    "sequence_seconds": Prior(log(1e-7), 1.5),
+    "fabric_share": Prior(log(0.43), 0.5),
+}
+_SINGLE: Mapping[str, Prior] = {
+    "single_memory_share": Prior(log(0.9), 0.1),
+    "single_values_per_clock_16": Prior(log(2.85), 1.0),
+    "single_values_per_clock_4": Prior(log(5.0), 1.0),
+    "single_launch_seconds": Prior(log(50e-6), 1.0),
+    "single_hop_seconds": Prior(log(300e-6), 2.0),
+}
+_MOST_SEQUENCES = 2048.0
+"""TensorRT-LLM's usual limit; no result that it is fitted to tells it from a higher one."""
+_COLLECTIVE_SECONDS = 10e-6
+_REFERENCE = "H100-SXM5-80GB"
+_ARCHITECTURES = {"MI300X": "CDNA3", "MI355X": "CDNA4"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """One published result of serving. `concurrency` is None where as many as fit ran at once."""
+
+    plan: ServingPlan
+    cluster: Cluster
+    isl: int
+    osl: int
+    concurrency: float | None
+    actual: float
+    gpu: str
+    model: str
+    source: str
+
+
+Expected = Callable[[Section, Served], float | None]
+
+
+def offline(constants: Section, case: Served) -> float | None:
+    found = throughput(case.plan, case.cluster, constants, isl=case.isl, osl=case.osl, concurrency=case.concurrency)
+    return found[0] if found else None
+
+
+def single(constants: Section, case: Served) -> float | None:
+    seconds = decode_seconds(case.plan, case.cluster, constants)
+    return 1 / seconds if seconds else None
+
+
+def read(folder: Path) -> tuple[list[Served], list[Served], int, int]:
+    """Offline results, results of one sequence, and how many of each are dropped."""
+    many: list[Served] = []
+    one: list[Served] = []
+    dropped = {"": suspects(folder, _FILE), "decode": 0}
+    for row in readable(folder, _FILE):
+        phase = row.get("phase", "")
+        if phase not in dropped:
+            continue
+        case = _served(row)
+        if case is None:
+            dropped[phase] += 1
+        else:
+            (one if phase else many).append(case)
+    return many, one, dropped[""], dropped["decode"]
+
+
+def targets(folder: Path) -> dict[str, Target]:
+    many, one, dropped_many, dropped_one = read(folder)
+    constants = coefficients().serving
+    found = {
+        "serving_offline": _target("serving_offline", many, dropped_many, offline, constants),
+        "decode_batch1": _target("decode_batch1", one, dropped_one, single, constants),
+    }
+    return {name: target for name, target in found.items() if target.rows}
+
+
+def cross(folder: Path) -> dict[str, Target]:
+    """Each row by constants fitted without its board's family, or without its model; ranges as for something new."""
+    many, one, *_ = read(folder)
+    fixed, found = _fixed(folder), {}
+    for target, cases, expected, priors, families in (
+        ("serving_offline", many, offline, _OFFLINE, {"gpu": _gpu, "model": _model}),
+        ("decode_batch1", one, single, _SINGLE, {"gpu": _gpu}),
+    ):
+        around = _as_new(target)
+        for name, family in families.items():
+            pairs = _left_out(cases, expected, priors, fixed, family)
+            found[f"{target} by {name}"] = Target([_row(case, around.around(value)) for case, value in pairs])
+    return found
+
+
+def _as_new(target: str) -> Spread:
+    constants = coefficients().serving
+    return Spread(*constants.spread(target)).widened(1 + constants.number(f"widening_{target}"))
+
+
+def fit(folder: Path) -> dict[str, Any]:
+    many, one, *_ = read(folder)
+    fixed = _fixed(folder)
+    section: dict[str, Any] = dict(fixed)
+    spreads = {}
+    for target, cases, expected, priors in (
+        ("serving_offline", many, offline, _OFFLINE),
+        ("decode_batch1", one, single, _SINGLE),
+    ):
+        constants = _fitted(cases, expected, priors, fixed)
+        section |= constants
+        own = Section({**fixed, **constants})
+        spreads[target] = spread([log((expected(own, case) or 1) / case.actual) for case in cases])
+        section[f"widening_{target}"] = _widening(spreads[target], _all_left_out(cases, expected, priors, fixed))
+        section[f"seen_{target}"] = _seen(cases)
+    return section | {"spread": spreads}
+
+
+def _all_left_out(
+    cases: Sequence[Served], expected: Expected, priors: Mapping[str, Prior], fixed: Mapping[str, Any]
+) -> list[float]:
+    """Logarithmic errors of rows whose board, or else whose model, the constants had not seen."""
+    return [
+        log(value / case.actual)
+        for family in (_gpu, _model)
+        for case, value in _left_out(cases, expected, priors, fixed, family)
+    ]
+
+
+def _seen(cases: Sequence[Served]) -> dict[str, Any]:
+    """What a range need not be widened for."""
+    return {
+        "boards": _counts(cases, _gpu),
+        "models": _counts(cases, _model),
+        "engines": _counts(cases, lambda case: case.plan.engine),
+        "gpus": float(max((case.plan.gpus for case in cases), default=0)),
+    }
+
+
+def _widening(known: tuple[float, float], left_out: Sequence[float]) -> float:
+    """By how much of itself a range grows with each thing that is new."""
+    return max(quantile(map(abs, left_out), 0.8) / log(known[1]) - 1, 0.5)
+
+
+def _served(row: Mapping[str, str]) -> Served | None:
+    """A row as a plan; None where it tells no rate, or names what the catalogue lacks."""
+    board = named_board(row["gpu"])
+    rate = number(row, "output_tokens_s")
+    precision = _precision(row["precision"])
+    if board is None or precision is None or not rate or true(row, "oom"):
+        return None
+    variant, kind = board
+    gpus = whole(row, "gpus", 1)
+    tp, pp = max(whole(row, "tp", 1), 1), max(whole(row, "pp", 1), 1)
+    active, total = number(row, "active_params"), number(row, "params")
+    told = {**row, "moe_active": str(active) if active < total else ""}
+    held = number(row, "bits_per_weight")
+    cluster = typical_cluster(variant, kind.architecture, memory_bytes=kind.memory_bytes, gpus=gpus)
+    at_once = row.get("concurrency", "")
+    return Served(
+        plan=ServingPlan(
+            shape=shape(told),
+            precision=precision,
+            tp=tp,
+            pp=pp,
+            weight_bits=held or None,
+            engine=ENGINE if row["engine"].startswith("TensorRT-LLM 1") else row["engine"],
+        ),
+        cluster=cluster,
+        isl=max(whole(row, "isl"), 1),
+        osl=max(whole(row, "osl"), 1),
+        concurrency=None if at_once.startswith("max") or not at_once else float(at_once),
+        actual=rate / max(gpus // (tp * pp), 1),
+        gpu=kind.name,
+        model=row["model"],
+        source=row.get("source", ""),
+    )
+
+
+def _precision(text: str) -> ServingPrecision | None:
+    """GGUF's names (`Q4_K_M`, `Q8_0`) are of integers in as many bits."""
+    name = text.strip().lower()
+    if name.startswith("q"):
+        return "int8" if name[1:2] == "8" else "int4"
+    return _PRECISIONS.get(name)
+
+
+def _fixed(folder: Path) -> dict[str, Any]:
+    """What is not fitted: limits of the engine, and what boards reach of their rates beside the H100."""
+    return {
+        "most_sequences": _MOST_SEQUENCES,
+        "collective_seconds": _COLLECTIVE_SECONDS,
+        "achieved": _achieved(folder),
+    }
+
+
+def _achieved(folder: Path) -> dict[str, float]:
+    measured = {
+        row["gpu"]: number(row, "efficiency")
+        for row in readable(folder, "matmul_achieved_mamf")
+        if row["dtype"] == "bf16"
+    }
+    reference = measured.get(_REFERENCE)
+    if not reference:
+        return {"other": 1.0}
+    shares = {name: share / reference for name, share in measured.items()}
+    return {**shares, **{kin: shares[name] for name, kin in _ARCHITECTURES.items() if name in shares}, "other": 1.0}
+
+
+def _fitted(
+    cases: Sequence[Served], expected: Expected, priors: Mapping[str, Prior], fixed: Mapping[str, Any]
+) -> dict[str, float]:
+    if not cases:
+        return {name: exp(prior.start) for name, prior in priors.items()}
+    actual = np.log([case.actual for case in cases])
+
+    def residuals(logs: Mapping[str, float]) -> Any:
+        constants = Section({**fixed, **{name: exp(value) for name, value in logs.items()}})
+        return np.log([expected(constants, case) or 1e-3 for case in cases]) - actual
+
+    return {name: exp(value) for name, value in shrunk(residuals, priors).items()}
+
+
+def _left_out(
+    cases: Sequence[Served],
+    expected: Expected,
+    priors: Mapping[str, Prior],
+    fixed: Mapping[str, Any],
+    family: Callable[[Served], str],
+) -> Iterator[tuple[Served, float]]:
+    """Each case with what constants expect that were fitted without its family."""
+    for name in sorted({family(case) for case in cases}):
+        others = [case for case in cases if family(case) != name]
+        constants = Section({**fixed, **_fitted(others, expected, priors, fixed)})
+        for case in cases:
+            if family(case) == name and (value := expected(constants, case)):
+                yield case, value
+
+
+def _target(name: str, cases: Sequence[Served], dropped: int, expected: Expected, constants: Section) -> Target:
+    """A row whose weights don't fit by the estimate has no rate: it is counted with the dropped ones."""
+    valued = [(case, expected(constants, case)) for case in cases]
+    rows = [_row(case, _around(case, constants, name).around(value)) for case, value in valued if value]
+    return Target(rows, dropped + len(cases) - len(rows))
+
+
+def _row(case: Served, estimate: Range) -> Row:
+    return Row(estimate=estimate, actual=case.actual, gpu=case.gpu, model=case.model, source=case.source)
+
+
+def _around(case: Served, constants: Section, target: str) -> Spread:
+    return serving_spread(case.plan, case.cluster, constants, target)
+
+
+def _gpu(case: Served) -> str:
+    return gpu_family(case.gpu)
+
+
+def _model(case: Served) -> str:
+    return case.plan.shape.name
+
+
+def _counts(cases: Sequence[Served], family: Callable[[Served], str]) -> dict[str, float]:
+    names = [family(case) for case in cases]
+    return {name: float(names.count(name)) for name in sorted(set(names))}
