@@ -188,7 +188,7 @@ def test_unknown_figures_are_none_and_known_ones_in_their_units() -> None:
     assert sxm is not None
     assert (sxm.memory_bandwidth, sxm.fp16_tensor_tflops, sxm.tdp_watts) == (3_350_000_000_000, 989.4, 700.0)
     assert (sxm.fp4_tensor_tflops, sxm.vgpu, sxm.bf16) == (None, None, True)
-    assert find("RTX3060")[0].typical is None
+    assert find("RTX4060")[0].typical is None
 
 
 def test_looking_up_a_gpu_imports_nothing_heavy() -> None:
