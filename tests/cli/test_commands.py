@@ -372,7 +372,7 @@ def test_queue_nodes_offers_top_usage_df_events_and_doctor_print_tables(cumulo: 
     assert "8 GPUs" in cumulo.ok("queue")
     assert "1 of 2 A100-80GB (emulated)" in cumulo.ok("nodes")
     assert f"train ({ID}) of ada" in cumulo.ok("nodes", "n0")
-    assert re.search(r"A100-80GB .*\$1.80 +1 of 2 .*EMULATED", cumulo.ok("gpus", "A100"))
+    assert re.search(r"A100-80GB .*\$1.80 +1 of 2 .*EMULATED", cumulo.ok("offers", "A100"))
     assert re.search(r"50% +1GB of 80GB", cumulo.ok("top"))
     assert re.search(r"total +1.000", cumulo.ok("usage"))
     assert re.search(r"logs +34.0 kB +2 +30 days", cumulo.ok("df"))

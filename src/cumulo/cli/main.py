@@ -42,6 +42,7 @@ COMMANDS = {
     "stop": Entry("actions", _WORK, "Stop a dev run; it can start again."),
     "start": Entry("actions", _WORK, "Start a stopped dev run again."),
     "offers": Entry("cloud", _CLOUD, "List what GPUs can be launched, and at what price."),
+    "gpus": Entry("gpus", _CLOUD, "Show what GPUs are capable of and rent for; compare them."),
     "advise": Entry("advise", _CLOUD, "Advise which GPU, how many, how long, how much."),
     "nodes": Entry("cloud", _CLOUD, "List nodes, and who holds which GPU."),
     "top": Entry("cloud", _CLOUD, "Show what devices and runs use now."),
@@ -57,7 +58,7 @@ COMMANDS = {
     "sweep": Entry("storage", _ADMIN, "Remove what need no longer be kept."),
     "completion": Entry("completion", _ADMIN, "Print the completion script of a shell."),
 }
-ALIASES = {"ps": "status", "gpus": "offers", "bill": "usage", "storage": "df"}
+ALIASES = {"ps": "status", "bill": "usage", "storage": "df"}
 
 
 class Commands(click.Group):

@@ -88,7 +88,8 @@ def text(run: Run, seen: Observed, found: Sequence[Choice], here: set[str], *, e
     faster = [choice for choice in found if choice.time.high < 1]
     fastest = [min(faster, key=lambda choice: choice.time.expected)] if faster else []
     parts_of_same = [choice for choice in found if choice.share < 1]  # the least change: the same code on less of it
-    shown = list(dict.fromkeys([*parts_of_same, *cheaper[:_ROWS], *fastest]))
+    free = [choice for choice in cheaper if choice.kind.name in here]
+    shown = list(dict.fromkeys([*parts_of_same, *free, *cheaper[:_ROWS], *fastest]))
     if shown:
         parts.append(table(shown, here))
     if not cheaper:
