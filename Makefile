@@ -49,7 +49,7 @@ pins: ## pin every dependency with hashes (UPGRADE=1 takes newer versions); need
 	@.ci/pins $(if $(UPGRADE),--upgrade)
 
 clean: ## remove the virtual environment, caches and build outputs
-	rm -rf $(VENV) .demo build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis
+	rm -rf $(VENV) .venv-torch .demo build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .schemathesis
 	find src tests bench examples -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/.runtime-%:

@@ -20,6 +20,7 @@ INCURABLE = (
     "no GPU",
     "no cgroup v2 with delegation",
     "../shared is absent",
+    "PyTorch is absent",  # CI has a stage for it
     # CI runs the system tests as both.
     "needs an ordinary user" if os.geteuid() == 0 else "needs root",
 )
