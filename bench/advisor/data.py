@@ -2,10 +2,11 @@
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.advisor.fit import BadData
 from cumulo.advisor.topology import Cluster, typical_cluster
@@ -15,11 +16,15 @@ from cumulo.catalog.variants import Variant
 from cumulo.domain.quantities import GIB
 
 Cells = Mapping[str, str]
+T = TypeVar("T")
 
 _WATTS = re.compile(r"(\d+)W\b")
 _MEMORY = re.compile(r"-(HBM\d?e?)\b")
 _NODE_NETWORK = re.compile(r"(\d+) Gbps node-node")
 _TRUE = {"true", "yes", "1"}
+# What was sold where links had to be slower, otherwise the same.
+_LIMITED = {"A800": "A100", "H800": "H100"}
+_LIMITED_FABRIC = 400 * 10**9
 # Hybrids that the table of models leaves out: as transformers of their width whose other layers look back one token.
 _HYBRIDS = {
     "nemotron-3-nano": {
@@ -67,10 +72,14 @@ def board(name: str) -> tuple[Variant, GpuKind]:
 
     Raises BadData where the catalogue lacks it.
     """
+    name = re.sub(r"^\d+ ?x ?", "", name.strip())
     for kind in all_kinds():
         for variant in kind.variants:
             if variant.name == name:
                 return variant, kind
+    if limited := next((each for each in _LIMITED if name.startswith(each)), None):
+        variant, kind = board(name.replace(limited, _LIMITED[limited]))
+        return replace(variant, fabric_bandwidth=_LIMITED_FABRIC), kind
     kinds = find(name) or find(re.sub(r"[- ]?\d+ ?GB.*", "", name)) or find(name.split("-")[0])
     known = next((kind for kind in kinds if kind.typical), None)
     if known is None or known.typical is None:
@@ -164,7 +173,7 @@ def _by_parameters(row: Cells) -> ModelShape:
     active = number(row, "moe_active") or _active_of_name(row.get("model", "")) or total
     if not total:
         raise BadData(f"{row.get('source', 'a row')}: neither layers nor params of {row.get('model')!r}")
-    hidden = max(round((active / 12 / 128) ** (1 / 3)) * 128, 512)
+    hidden = max(round((active * 128 / 12) ** (1 / 3) / 128) * 128, 512)  # 128 times as wide as deep
     layers = max(round(active / (12 * hidden * hidden)), 1)
     told = {**row, "layers": str(layers), "hidden": str(hidden), "moe_active": str(active if active < total else "")}
     return shape({**told, "vocab": row.get("vocab") or "128000", "model": f"{row.get('model')} by size"})
@@ -173,6 +182,20 @@ def _by_parameters(row: Cells) -> ModelShape:
 def _active_of_name(name: str) -> float:
     found = re.search(r"-A(\d+(?:\.\d+)?)B", name, re.IGNORECASE)
     return float(found[1]) * 1e9 if found else 0.0
+
+
+def built(rows_of_file: Iterable[dict[str, str]], build: Callable[[dict[str, str]], T | None]) -> list[T]:
+    """What `build` makes of each row. A row that can't be read is told of and left out, so that others still count."""
+    found = []
+    for row in rows_of_file:
+        try:
+            made = build(row)
+        except BadData as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        if made is not None:
+            found.append(made)
+    return found
 
 
 def readable(folder: Path, name: str) -> Iterator[dict[str, str]]:

@@ -45,6 +45,7 @@ def minimise(
     residuals: Callable[[Mapping[str, float]], Sequence[float]],
     start: Mapping[str, float],
     *,
+    begin: Mapping[str, float] | None = None,
     prior: float = 2.0,
     knee: float = 0.15,
     steps: int = 25,
@@ -53,7 +54,8 @@ def minimise(
 
     Gauss-Newton on the logarithms of the constants with the steps damped (Levenberg-Marquardt), rows weighted down once
     their residual passes `knee` (Huber). `prior` is the standard deviation, in logarithms, of how far a constant may
-    lie from its start: it keeps what the rows say nothing about where it was.
+    lie from its start: it keeps what the rows say nothing about where it was. The search sets out from `begin`, where
+    it is known already about where it ends.
     """
     names = sorted(start)
     origin = np.log([start[name] for name in names])
@@ -69,7 +71,7 @@ def minimise(
         huber = np.where(size <= knee, size**2, knee * (2 * size - knee))
         return float(huber.sum() / knee**2 + (((point - origin) / prior) ** 2).sum())
 
-    point, damping = origin.copy(), 1e-2
+    point, damping = np.log([(begin or start)[name] for name in names]), 1e-2
     found = rows(point)
     for _ in range(steps):
         jacobian = np.stack([(rows(point + 1e-3 * unit) - found) / 1e-3 for unit in np.eye(len(names))], axis=1)

@@ -17,7 +17,7 @@ from cumulo.catalog.coefficients import Coefficients, coefficients
 from cumulo.catalog.models import ModelShape
 from cumulo.domain.quantities import GIB
 
-SOURCES = "litgpt (2024, PyTorch eager), torchtune (2025, compiled), torchtitan (2024)"
+SOURCES = "litgpt (2024, PyTorch eager), torchtune (2025, compiled), torchtitan (2024); mixed precision: seven reports"
 
 
 class Generation(NamedTuple):
@@ -42,9 +42,9 @@ class Case(NamedTuple):
 
 def cases(folder: Path) -> list[Case]:
     """Every row that tells a peak, or that there was not memory enough."""
-    found = [_finetune(row) for row in data.readable(folder, "finetune_memory_time")]
-    found += [_pretrain(row) for row in data.readable(folder, "llm_training_throughput")]
-    found += [_pretrain({**row, "act_ckpt": row.get("mode", "")}) for row in data.readable(folder, "pretrain_memory")]
+    found = data.built(data.readable(folder, "finetune_memory_time"), _finetune)
+    found += data.built(data.readable(folder, "llm_training_throughput"), _pretrain)
+    found += data.built(data.readable(folder, "pretrain_memory"), _pretrain)
     return [case for case in found if case.peak or case.out_of_memory]
 
 
@@ -96,7 +96,8 @@ def _held(method: str) -> str:
 
 
 def _pretrain(row: data.Cells) -> Case:
-    plan, where = throughput_plan(row)
+    told = row.get("act_ckpt") or row.get("mode", "")
+    plan, where = throughput_plan({**row, "act_ckpt": told, "sharding": row.get("sharding") or row.get("mode", "")})
     peak = (data.number(row, "peak_mem_gib") or data.number(row, "peak_gib")) * GIB
     return Case(plan, where, peak, False, row.get("model", ""), row.get("source_table", ""), row["gpu"])
 
@@ -161,14 +162,19 @@ def left_out(known: Sequence[Case], family: str) -> list[tuple[Case, float]]:
 def fit(folder: Path) -> dict[str, Any]:
     """The section `memory`: constants fitted on all cases, spreads by models that were left out."""
     known = measured(folder)
-    found = fitted(known, coefficients()).memory.values
+    found = {**fitted(known, coefficients()).memory.values, "kept_fp32": kept_fp32(folder)}
     residuals: dict[str, list[float]] = {}
     for case, each in left_out(known, "model"):
         residuals.setdefault("inference" if isinstance(case.question, Generation) else "memory", []).append(each)
-    return {**found, "spread": {name: spread(each, inside=_INSIDE, least=1.06) for name, each in residuals.items()}}
+    return {**found, "spread": {name: spread(each, least=1.06, most=2.0) for name, each in residuals.items()}}
 
 
-_INSIDE = 0.8
+def kept_fp32(folder: Path) -> float:
+    """How much more is kept without mixed precision: the median of those that it saved anything. Not twice as much."""
+    rows = data.rows(folder, "amp_measurements")
+    ratios = sorted(data.number(row, "mem_fp32") / data.number(row, "mem_amp") for row in rows)
+    saved = [ratio for ratio in ratios if ratio > 1] or [1.4]
+    return saved[len(saved) // 2]
 
 
 def targets(folder: Path) -> dict[str, Target]:

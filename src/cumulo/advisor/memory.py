@@ -149,6 +149,8 @@ def _kept_layer(plan: TrainingPlan, constants: Section) -> float:
     share = constants.pick("kept_share", "qlora" if WEIGHT_BYTES[held_as(plan)] < 1 else None, plan.method)
     if plan.method == "adapter-v2":
         share *= constants.pick("kept_share", "adapter-v2")
+    if plan.precision in ("fp32", "tf32"):
+        share *= constants.number("kept_fp32")
     if plan.recompute == "selective" and plan.stack != "megatron":
         share *= constants.number("kept_selective")
     return plan.tokens * (hidden / split + (projected + through) / t) * share

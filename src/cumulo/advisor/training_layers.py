@@ -41,6 +41,8 @@ class Rates:
     attention: float
     memory: float
     fill: float
+    fill_grouped: float
+    """Side of a product at which half the rate is lost; products of experts come in groups that fill a GPU less."""
     elementwise: float
     grouped: float
     """Of products of experts, for large ones."""
@@ -65,7 +67,8 @@ class Rates:
             attention=best * attention * constants.pick("attention_gain", plan.stack),
             memory=(variant.memory_bandwidth or 500e9) * constants.number("memory_share"),
             fill=constants.number("fill"),
-            elementwise=constants.pick("elementwise", plan.stack),
+            fill_grouped=constants.number("fill_grouped"),
+            elementwise=constants.pick("elementwise", plan.stack) * (1 if wide == "bf16" else 2),
             grouped=grouped,
         )
 
@@ -97,7 +100,7 @@ def forward_head(plan: TrainingPlan, rates: Rates) -> Work:
     shape, tokens = plan.shape, plan.tokens
     flops = 2 * tokens * shape.vocab * shape.hidden / plan.tp
     logits = 10 * tokens * shape.vocab / plan.tp
-    return Work(flops / rates.matmul_16 / _filled(rates, tokens, shape.hidden), 0.0, logits / rates.memory)
+    return Work(flops / rates.matmul_16 / _filled(rates.fill, tokens, shape.hidden), 0.0, logits / rates.memory)
 
 
 def _product(
@@ -105,16 +108,17 @@ def _product(
 ) -> float:
     """Seconds of products of `tokens` with `parameters` weights; `batch` is how many tokens an expert gets."""
     flops = 2 * tokens * parameters / plan.tp
-    filled = _filled(rates, batch or tokens, plan.shape.hidden, inner / plan.tp)
+    fill = rates.fill if batch is None else rates.fill_grouped
+    filled = _filled(fill, batch or tokens, plan.shape.hidden, inner / plan.tp)
     weights = 2 * parameters / plan.tp
     if batch is not None:  # every expert that a GPU holds is read, whoever is active
         weights *= max(plan.shape.experts / plan.shape.active_experts / plan.ep, 1)
     return max(flops / filled / (rates.matmul if batch is None else rates.grouped), weights / rates.memory)
 
 
-def _filled(rates: Rates, *sizes: float) -> float:
+def _filled(fill: float, *sizes: float) -> float:
     """How much of its best rate a product of these sizes reaches: short sides leave tiles and pipelines idle."""
-    return 1 / (1 + rates.fill * sum(1 / max(size, 1) for size in sizes))
+    return 1 / (1 + fill * sum(1 / max(size, 1) for size in sizes))
 
 
 def _attention(plan: TrainingPlan, rates: Rates) -> float:

@@ -1,0 +1,106 @@
+"""The time of a step: what it is made of, and how it answers to more hardware and more work."""
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cumulo.advisor.topology import typical_cluster
+from cumulo.advisor.training import TrainingPlan, step_time
+from cumulo.catalog.coefficients import coefficients
+from cumulo.catalog.kinds import all_kinds, find
+from cumulo.catalog.models import named_model
+
+HELD = coefficients()
+PLAN = TrainingPlan(shape=named_model("Llama-3.1-8B"), seq=4096, global_batch=64, sharding="zero3", dp=8)
+MIXTURE = replace(PLAN, shape=named_model("Qwen3-30B-A3B"), stack="megatron", sharding="zero1", ep=8)
+
+
+def cluster(name="H100-80GB", gpus=8):
+    kind = find(name)[0]
+    assert kind.typical
+    return typical_cluster(kind.typical, kind.architecture, memory_bytes=kind.memory_bytes, gpus=gpus)
+
+
+def seconds(plan, name="H100-80GB"):
+    return step_time(plan, cluster(name, plan.gpus), HELD).total.expected
+
+
+@pytest.mark.parametrize("plan", [PLAN, MIXTURE, replace(PLAN, tp=2, pp=2, dp=2, sharding="none", stack="megatron")])
+def test_parts_sum_to_the_total(plan):
+    found = step_time(plan, cluster(gpus=plan.gpus), HELD)
+    parts = [getattr(found, field.name) for field in fields(found) if field.name != "total"]
+    assert sum(parts) == pytest.approx(found.total.expected)
+    assert all(part >= 0 for part in parts)
+
+
+def test_a_faster_gpu_takes_less_time():
+    assert seconds(PLAN, "B200") < seconds(PLAN, "H100-80GB") < seconds(PLAN, "A100-80GB")
+
+
+def test_twice_the_batch_takes_nearly_twice_the_time():
+    assert seconds(replace(PLAN, global_batch=128)) == pytest.approx(2 * seconds(PLAN), rel=0.1)
+
+
+def test_computing_again_costs_about_a_third():
+    assert 1.2 < seconds(replace(PLAN, recompute="full")) / seconds(PLAN) < 1.4
+
+
+def test_lora_takes_less_than_training_all():
+    assert 0.6 < seconds(replace(PLAN, method="lora")) / seconds(PLAN) < 0.8
+
+
+def test_fp8_helps_where_the_board_has_it():
+    assert seconds(replace(PLAN, precision="fp8")) < seconds(PLAN)
+    assert seconds(replace(PLAN, precision="fp8"), "A100-80GB") == pytest.approx(seconds(PLAN, "A100-80GB"))
+
+
+def test_a_mixture_costs_what_is_active_and_not_what_is_there():
+    dense = replace(MIXTURE, shape=named_model("Qwen3-32B"), ep=1)
+    assert seconds(MIXTURE) < seconds(dense) / 2
+
+
+def test_tensor_parallelism_over_pcie_is_bound_by_the_network():
+    plan = replace(PLAN, tp=8, dp=1, sharding="none", stack="megatron", micro_batch=4)
+    assert step_time(plan, cluster("L40S"), HELD).limit == "network"
+    assert step_time(PLAN, cluster(), HELD).limit == "compute"
+
+
+def test_a_tiny_model_is_bound_by_launching():
+    plan = replace(PLAN, shape=named_model("GPT-2"), seq=256, dp=1, global_batch=64, sharding="none")
+    assert step_time(plan, cluster(gpus=1), HELD).limit == "launch overhead"
+
+
+def test_few_micro_batches_make_a_pipeline_wait():
+    plan = replace(PLAN, pp=8, dp=1, sharding="none", stack="megatron", global_batch=8)
+    few, many = (step_time(replace(plan, global_batch=size), cluster(), HELD) for size in (8, 128))
+    assert few.pipeline / few.total.expected > 3 * many.pipeline / many.total.expected
+
+
+def test_a_range_is_wider_for_gpus_that_nothing_was_measured_on():
+    seen, unseen = step_time(PLAN, cluster(), HELD).total, step_time(PLAN, cluster("MI300X"), HELD).total
+    assert unseen.ratio > seen.ratio
+
+
+@settings(max_examples=60)
+@given(
+    kind=st.sampled_from([kind for kind in all_kinds() if kind.typical]),
+    model=st.sampled_from(["GPT-2", "Llama-3.1-8B", "DeepSeek-V3"]),
+    plan=st.fixed_dictionaries(
+        {
+            "tp": st.sampled_from([1, 2, 8, 16]),
+            "pp": st.sampled_from([1, 4]),
+            "dp": st.sampled_from([1, 8, 64]),
+            "micro_batch": st.sampled_from([1, 4]),
+            "precision": st.sampled_from(["fp32", "bf16", "fp8", "fp4"]),
+            "method": st.sampled_from(["full", "lora", "qlora"]),
+            "sharding": st.sampled_from(["none", "zero1", "zero3"]),
+        }
+    ),
+)
+def test_every_gpu_and_plan_has_a_finite_time(kind, model, plan):
+    asked = TrainingPlan(shape=named_model(model), global_batch=256, **plan)
+    where = typical_cluster(kind.typical, kind.architecture, memory_bytes=kind.memory_bytes, gpus=asked.gpus)
+    found = step_time(asked, where, HELD).total
+    assert 0 < found.low <= found.expected <= found.high < float("inf")
