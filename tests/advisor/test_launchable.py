@@ -27,7 +27,9 @@ def plan(given=None, *, gpus=8, nodes=1, purchase=PurchaseOption.ON_DEMAND):
     ("gpus", "nodes", "asked"), [(8, 1, "H100-80GB:8"), (16, 2, "H100-80GB:8"), (1, 1, "H100-80GB:1")]
 )
 def test_it_asks_for_each_node_s_gpus(gpus, nodes, asked):
-    spec = to_spec(read_run_file(run_of(plan(gpus=gpus, nodes=nodes), work="train", name="Train Llama-3.1 8B")))
+    spec = to_spec(
+        read_run_file(run_of(plan(gpus=gpus, nodes=nodes), command="python train.py", name="Train Llama-3.1 8B"))
+    )
     assert spec.ask.gpu is not None
     assert spec.ask.gpu.canonical == asked
     assert spec.ask.nodes == nodes
@@ -40,12 +42,12 @@ def test_slices():
     part = replace(supply("A100-80GB", own=True, most=2), share=3 / 7, profile="3g.40gb", mode=SharingMode.MIG)
     assert ask(plan(part, gpus=1)) == "A100-80GB:mig-3g.40gb"
     shared = replace(supply("L4", own=True, most=1), share=0.5, mode=SharingMode.MPS)
-    spec = to_spec(read_run_file(run_of(plan(shared, gpus=1), work="train", name="x")))
+    spec = to_spec(read_run_file(run_of(plan(shared, gpus=1), command="python train.py", name="x")))
     assert spec.ask.gpu is not None
     assert (spec.ask.gpu.milli, spec.ask.gpu.sharing) == (500, SharingMode.MPS)
 
 
 def test_spot_tries_again():
-    spec = to_spec(read_run_file(run_of(plan(purchase=PurchaseOption.SPOT), work="train", name="x")))
+    spec = to_spec(read_run_file(run_of(plan(purchase=PurchaseOption.SPOT), command="python train.py", name="x")))
     assert spec.purchase is PurchaseOption.SPOT
     assert spec.retry is not None

@@ -18,7 +18,7 @@ PLAN = {
     "layout": "DDP 2, micro-batch 2", "memory_need_gb": {"low": 40.0, "expected": 50.4, "high": 60.0},
     "memory_gb": 80.0, "seconds": {"low": 6000.0, "expected": 7200.0, "high": 9000.0},
     "cost_usd": {"low": 13.3, "expected": 16.0, "high": 20.0}, "rate": {"low": 1e4, "expected": 1.2e4, "high": 1.4e4},
-    "unit": "tokens/s", "unit_cost_usd": {"low": 1e-7, "expected": 1.8e-7, "high": 2e-7}, "limit": "compute",
+    "unit": "tokens/s", "unit_cost_usd": {"low": 0.1, "expected": 0.18, "high": 0.2}, "limit": "compute",
     "figures": [], "marks": ["cheapest"], "notes": [], "in_time": True, "in_budget": True,
 }  # fmt: skip
 OWN = PLAN | {
@@ -29,7 +29,7 @@ ADVICE = {
     "asked": "LoRA fine-tuning of Evil\x1b[2J", "confidence": 0.8, "recommended": 1, "own": 0, "rented": 1,
     "plans": [OWN, PLAN], "considered": 120, "reasoning": ["2 x H100-80GB: the cheapest.", "Cost: much."],
     "warnings": ["beware"], "assumed": ["a batch"], "refused": ["T4 has no BF16"], "suggestions": [],
-    "prices": "list prices of aws (2026-01-21)",
+    "prices": "list prices of aws (2026-01-21)", "per": 1e6,
     "launch": {"name": "lora", "resources": {"accelerators": "A100-80GB:2"}, "run": "python train.py"},
 }  # fmt: skip
 NOTHING = ADVICE | {
@@ -198,3 +198,42 @@ def test_ranges_have_three_figures_and_one_unit():
     assert money(of(8.4e6)) == "$8.4M (6.72-10.5)"
     assert number(of(48_200)) == "48,200 (38,600-60,200)"
     assert number(of(1.41e9)) == "1.41 G (1.13-1.76)"
+
+
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [
+        (
+            ("serve", "--model", "qwen3-32b", "--context", "8k", "--ttft", "500ms", "--precision", "fp8,int4"),
+            {"serve": {"model": "qwen3-32b", "context": 8192, "ttft_s": 0.5, "precisions": ["fp8", "int4"]}},
+        ),
+        (("vision", "--model", "yolov7", "--images", "5M"), {"vision": {"model": "yolov7", "images": 5e6}}),
+        (("hpc", "--code", "gromacs", "--atoms", "1.4M"), {"hpc": {"code": "gromacs", "atoms": 1.4e6}}),
+        (("hpc", "--precision", "fp64"), {"hpc": {"precision": "fp64"}}),
+        (("render", "--frames", "300"), {"render": {"frames": 300}}),
+        (
+            ("render", "--frame-time", "90s", "--measured-on", "T4"),
+            {"render": {"frame_s": 90.0, "measured_on": "T4"}},
+        ),
+        (
+            ("prove", "--system", "groth16", "--constraints", "2^24"),
+            {"prove": {"system": "groth16", "constraints": 2.0**24}},
+        ),
+        (("hash", "--algorithm", "md5"), {"hash": {"algorithm": "md5"}}),
+    ],
+)  # fmt: skip
+def test_every_kind_of_work_is_sent(cumulo, stub, words, question):
+    stub.on("POST", "/v1/advice", Reply(ADVICE))
+    cumulo.ok("advise", *words)
+    assert {key: value for key, value in sent(stub).items() if key not in ("limits", "limit")} == question
+
+
+def test_a_run_file_is_sent_without_its_files(cumulo, stub, tmp_path):
+    stub.on("POST", "/v1/advice", Reply(ADVICE))
+    (tmp_path / "task.yaml").write_text("name: a\nworkdir: .\nrequirements: req.txt\ngpu: A100:2\nrun: ./x\n")
+    cumulo.ok("advise", str(tmp_path / "task.yaml"))
+    assert sent(stub)["run"] == {"name": "a", "gpu": "A100:2", "run": "./x"}
+    cumulo.ok("advise", "-", stdin=b"run: ./y\n")
+    assert stub.seen("POST", "/v1/advice")[1].json["run"] == {"run": "./y"}
+    done = cumulo("advise", str(tmp_path / "other.yaml"))
+    assert (done.returncode, b"can't be read" in done.stderr) == (2, True)

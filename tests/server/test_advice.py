@@ -129,3 +129,63 @@ def test_the_sdk_answers_alike(box):
     assert told.plans[0].seconds is not None
     assert told.plans[0].seconds.expected == asked["plans"][0]["seconds"]["expected"]
     assert told.launch == asked["launch"]
+
+
+@pytest.mark.parametrize(
+    ("question", "asked", "unit"),
+    [
+        ({"serve": {"model": "qwen3-32b", "context": 8192, "users": 9, "tpot_s": 0.1}}, "9 users at once", "tokens/s"),
+        ({"serve": {"model": "llama-3.1-8b", "precisions": ["fp8", "int4"]}}, "serving Llama", "tokens/s"),
+        ({"vision": {"model": "yolov7", "images": 5e6, "epochs": 100}}, "YOLOv7", "images/s"),
+        ({"hpc": {"code": "gromacs", "atoms": 1.4e6, "ns": 100}}, "GROMACS", "ns/s"),
+        ({"hpc": {"precision": "fp64", "flops": 1e18}}, "FP64", "operations/s"),
+        ({"render": {"frames": 3, "frame_s": 90.0, "measured_on": "RTX4090"}}, "cycles, 3 frames", "frames/s"),
+        ({"prove": {"system": "groth16", "constraints": 2.0**24}}, "Groth16", "proofs/s"),
+        ({"prove": {"system": "risc0", "cycles": 1e6, "proofs": 100}}, "RISC Zero", "proofs/s"),
+        ({"hash": {}}, "ethash", "hashes/s"),
+        ({"run": {"name": "sim", "run": "./solve", "gpu": "A100:2", "max_duration": "12h"}}, "sim: 2 GPUs", "hours/s"),
+        (
+            {"run": {"run": "python train.py --model meta-llama/Llama-2-7b-hf --lora", "workdir": "."}},
+            "LoRA fine-tuning of Llama-2-7B", "tokens/s",
+        ),
+        ({"run": {"run": "vllm serve $MODEL", "env": {"MODEL": "Qwen/Qwen3-8B"}}}, "serving Qwen3-8B", "tokens/s"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_work_is_answered_and_can_be_launched_here(box, question, asked, unit):
+    told = advice(box, question)
+    assert asked in told.asked
+    assert {plan.unit for plan in told.plans} == {unit}
+    assert told.own is not None
+    assert told.rented is not None
+    assert told.launch is not None
+    plan = box.ask("POST", "/v1/plans", {"run": told.launch})
+    assert plan.status == 200, plan.json
+    assert plan.json["satisfiable"], plan.json
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"serve": {"model": "qwen3-32b", "context": 8192, "prompt": 8192}}, "leaves no answer"),
+        ({"serve": {"model": "qwen3-32b", "precisions": []}}, "precisions"),
+        ({"serve": {"model": "qwen3-32b", "precisions": ["bf8"]}}, "precisions"),
+        ({"vision": {"model": "yolo99", "images": 1.0}}, "no vision network"),
+        ({"hpc": {}}, "give a code"),
+        ({"hpc": {"code": "gromacs"}}, "atoms are missing"),
+        ({"hpc": {"code": "gromacs", "atoms": 1e6, "precision": "fp64"}}, "contradict"),
+        ({"hpc": {"precision": "fp64", "ns": 1.0}}, "say nothing without a code"),
+        ({"hpc": {"code": "gromax", "atoms": 1e6}}, "no results of"),
+        ({"render": {"engine": "octane"}}, "no results of"),
+        ({"render": {"frame_s": 3.0}}, "together"),
+        ({"render": {"frame_s": 3.0, "measured_on": "RTX9090"}}, "no GPU"),
+        ({"prove": {"system": "groth16"}}, "constraints"),
+        ({"hash": {"algorithm": "rot13"}}, "no results of hashing"),
+        ({"run": {"run": "echo hi"}}, "asks for no GPU"),
+        ({"run": {"run": "x", "gpu": "A100:0"}}, "at least 1 GPU"),
+        ({"hash": {}, "prove": {"system": "risc0"}}, "exactly one of"),
+    ],
+)  # fmt: skip
+def test_bad_questions_of_every_kind_are_refused(box, body, told):
+    answer = box.ask("POST", "/v1/advice", body)
+    assert answer.status == 422, answer.json
+    assert told in answer.json["detail"]

@@ -17,7 +17,7 @@ from cumulo.advisor.answer import (
     marked,
     refusals,
 )
-from cumulo.advisor.answer_text import headline, reasoning, span
+from cumulo.advisor.answer_text import headline, reasoning, span, unit_scale
 from cumulo.advisor.plans import CONFIDENCE, Plan, Supply
 from cumulo.advisor.questions import Wanted
 from cumulo.advisor.search import Estimator, Found, search
@@ -76,6 +76,7 @@ def advise(subject: Subject, market: Market, wanted: Wanted, *, limit: int = 6) 
         suggestions=tuple(_suggestions(subject, market, wanted, found)),
         assumed=tuple(subject.assumed()),
         prices=_dates(shown),
+        per=unit_scale(rented or own),
     )
 
 

@@ -46,6 +46,8 @@ class Advice:
     suggestions: tuple[str, ...]
     assumed: tuple[str, ...]
     prices: str
+    per: float
+    """Of how many units of work a unit's cost is told."""
 
 
 def marked(plans: Iterable[Plan], wanted: Wanted) -> list[Plan]:
@@ -69,7 +71,9 @@ def _best(group: list[Plan], wanted: Wanted) -> Iterator[tuple[str, Plan]]:
     steady = [plan for plan in within if plan.purchase is not PurchaseOption.SPOT]
     if not steady:
         return
-    yield FASTEST, min(steady, key=lambda plan: (_pace(plan), _money(plan)))
+    differ = len({_pace(plan) for plan in within}) > 1
+    if differ:
+        yield FASTEST, min(steady, key=lambda plan: (_pace(plan), _money(plan)))
     timely = [plan for plan in steady if in_time(plan, wanted)]
     if wanted.deadline_s is not None and timely:
         yield BY_DEADLINE, min(timely, key=lambda plan: (_money(plan), _pace(plan)))
@@ -95,9 +99,14 @@ def in_budget(plan: Plan, wanted: Wanted) -> bool:
 
 
 def _money(plan: Plan) -> float:
-    """What is compared: cost of the work, or of an hour where it has no end."""
+    """What is compared: cost of the work; of an hour where its demand is met; of a unit where none is named."""
     cost = plan.cost
-    return cost.expected if cost is not None else float(plan.nano_h if plan.nano_h is not None else 1e18)
+    if cost is not None:
+        return cost.expected
+    if plan.nano_h is None:
+        return 1e30
+    unit = plan.unit_cost
+    return float(plan.nano_h) if plan.estimate.demand or unit is None else unit.expected
 
 
 def _pace(plan: Plan) -> float:

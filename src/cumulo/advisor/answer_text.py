@@ -1,6 +1,7 @@
 """The reasoning behind advice, in lines that a person can check with a calculator."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from cumulo.advisor.estimate import Range
 from cumulo.advisor.plans import Part, Plan
@@ -10,7 +11,10 @@ _REASONS = {
     "memory": "not enough memory, on any number of them that was tried",
     "precision": "cannot compute in that precision, or its rate is unknown",
     "unknown": "a figure that is needed is unknown",
+    "ask": "not what the run asks for",
+    "double": "FP64 is there for show",
     "network": "what joins several of them is not known, and one node is not enough",
+    "few": "too few of them work together",
     "layout": "the work can't be spread over them",
     "latency": "too slow for the latency that is wanted",
 }
@@ -47,9 +51,10 @@ def reasoning(plan: Plan, *, why: str, steps: float | None, step_name: str) -> I
     if estimate.time_parts:
         yield _time(estimate.time_parts, estimate.limit, step_name)
     if estimate.seconds is not None:
-        times = f"{steps:,.0f} {step_name}s" if steps else "All of it"
+        times = counted(steps, step_name) if steps else "All of it"
         start = f", {format_duration(estimate.start_s)} until the first included" if estimate.start_s else ""
-        yield f"{times}: {span(estimate.seconds)}{start}, at {rate(estimate.rate, estimate.unit)}."
+        pace = f", at {rate(estimate.rate, estimate.unit)}" if estimate.working or estimate.time_parts else ""
+        yield f"{times}: {span(estimate.seconds)}{start}{pace}."
     if plan.price is not None and plan.nano_h is not None:
         yield _cost(plan)
     yield from (f"{note[0].upper()}{note[1:]}." for note in estimate.notes)
@@ -60,6 +65,13 @@ def headline(plan: Plan) -> str:
         f"in this cloud ({plan.supply.region})" if plan.supply.own else plan.price.place if plan.price else "nowhere"
     )
     return f"{plan.gpus} x {plan.supply.name}, {plan.purchase}, {where}"
+
+
+def counted(number: float, name: str) -> str:
+    """`1 step`, `7,629 steps`, `2.5 hashes`."""
+    plural = {"ns": "ns", "hash": "hashes", "hashe": "hashes"}.get(name, f"{name}s")
+    shown = f"{number:,.0f}" if 100 <= number < 1e9 or number == int(number) < 1e9 else figure(number)
+    return f"{shown} {name if number == 1 else plural}"
 
 
 def _time(parts: Sequence[Part], limit: str, step_name: str) -> str:
@@ -82,9 +94,25 @@ def _cost(plan: Plan) -> str:
         paid += told
     if cost is None:
         unit = plan.unit_cost
-        each = f"; a million {plan.estimate.unit.removesuffix('/s')} cost {money(unit.scaled(1e6))}" if unit else ""
+        per = unit_scale(plan)
+        name = plan.estimate.unit.removesuffix("/s")
+        each = f"; {SCALES[per]} {name} cost {money(unit.scaled(per))}" if unit else ""
         return f"Cost: {paid}{each}."
     return f"Cost: {paid} x {span(plan.estimate.seconds) if plan.estimate.seconds else ''} = {money(cost)}."
+
+
+SCALES: Final = {
+    1.0: "one of the", 1e3: "a thousand", 1e6: "a million", 1e9: "a billion", 1e12: "10^12", 1e15: "10^15",
+    1e18: "10^18", 1e21: "10^21",
+}  # fmt: skip
+
+
+def unit_scale(plan: Plan | None) -> float:
+    """Of how many units a price is worth telling: the least for which it is a tenth of a cent."""
+    cost = plan.unit_cost if plan is not None else None
+    if cost is None or not cost.expected:
+        return 1e6
+    return next((scale for scale in SCALES if cost.expected * scale >= NANO / 1000), 1e21)
 
 
 def gib(amount: float) -> str:
@@ -112,7 +140,7 @@ def rate(value: Range, unit: str) -> str:
 
 def figure(value: float) -> str:
     """Three figures, in the words people use: `1.41 G`, `12,300`, `0.0231`."""
-    for word, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+    for word, scale in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if abs(value) >= scale:
             return f"{value / scale:.3g} {word}"
     return f"{float(f'{value:.3g}'):,.10g}"

@@ -114,6 +114,10 @@ class Estimate:
     notes: tuple[str, ...] = ()
     working: tuple[str, ...] = ()
     """Lines that derive the numbers."""
+    demand: bool = False
+    """Whether `rate` is all that is wanted of work without an end: then an hour's price counts, else a unit's."""
+    piece: int = 0
+    """GPUs that work by themselves, apart from the others; 0 where all work together."""
     settings: Mapping[str, str | int] = field(default_factory=dict)
     """What the program that does it must be told: degrees of parallelism, micro-batch, precision."""
 

@@ -6,6 +6,7 @@ What travels is `cumulo.wire.api.advice`'s; these are the same questions inside,
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from cumulo.advisor.serving_plan import ServingPrecision
 from cumulo.advisor.training_plan import Method, Optimizer, Precision, Recompute
 from cumulo.catalog.models import ModelShape
 from cumulo.domain.errors import CumuloError
@@ -79,6 +80,42 @@ class Train:
     @property
     def steps(self) -> float | None:
         return None if self.tokens is None else max(self.tokens / (self.global_batch * self.seq), 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serve:
+    """Serving of a language model. Each of `users` at once has `context` tokens, of which `prompt` are asked.
+
+    `users` None: as many as fit. Each of `precisions` is tried; the fastest counts.
+    """
+
+    shape: ModelShape
+    context: int
+    prompt: int
+    users: int | None = None
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    precisions: tuple[ServingPrecision, ...] = ("bf16",)
+
+    def __post_init__(self) -> None:
+        _between("context", self.context, 2, 100_000_000)
+        if self.prompt >= self.context:
+            raise contradiction(
+                f"a prompt of {self.prompt:,} tokens leaves no answer in a context of {self.context:,}",
+                "the context holds both",
+            )
+        most = self.shape.max_context
+        if most is not None and self.context > most:
+            raise contradiction(
+                f"a context of {self.context:,} tokens is longer than {self.shape.name} takes ({most:,})",
+                "ask for less, or for another model",
+            )
+        if self.users is not None:
+            _between("users", self.users, 1, 10_000_000)
+
+    @property
+    def answer(self) -> int:
+        return self.context - self.prompt
 
 
 def contradiction(message: str, hint: str = "change one of the two") -> CumuloError:

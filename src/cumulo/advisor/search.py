@@ -84,16 +84,17 @@ def _one_board(estimator: Estimator, group: list[Supply], wanted: Wanted, found:
                 break
             rates[gpus] = rate
     if not rates:
-        text = f"{group[0].name}: more than {most} GPUs would be needed"
-        found.refusals.append(refusal or (group[0], Refusal("memory", text)))
+        able = min(most, max(supply.limit for supply in group))
+        text = f"{group[0].name}: at least {least} GPUs are needed, and only {able} may be used together"
+        found.refusals.append(refusal or (group[0], Refusal("few", text)))
 
 
 def counts(group: list[Supply], most: int) -> Iterator[int]:
-    """Numbers of GPUs that are tried: powers of two, and all that one owns."""
+    """Numbers of GPUs that are tried: powers of two, all that one owns, and the most that there may be."""
     limit = min(most, max(supply.limit for supply in group))
     owned = {supply.most for supply in group if supply.own and supply.most}
     doubling = {1 << power for power in range(limit.bit_length())}
-    yield from sorted(number for number in doubling | owned if number <= limit)
+    yield from sorted(number for number in doubling | owned | {limit} if number <= limit)
 
 
 def _sizes(group: list[Supply], gpus: int) -> list[Supply]:

@@ -1,6 +1,7 @@
 """What a board can be used for at all, and what so many of them make: before anything is worked out."""
 
 from dataclasses import replace
+from typing import Any
 
 from cumulo.advisor.plans import Refusal, Supply
 from cumulo.advisor.topology import Cluster, typical_cluster
@@ -28,7 +29,14 @@ def variant_of(supply: Supply) -> Variant:
     variant = supply.variant
     if supply.share >= 1:
         return variant
-    rates = {name: rate * supply.share for name in _RATES if (rate := getattr(variant, name)) is not None}
+    rates: dict[str, Any] = {
+        name: rate * supply.share for name in _RATES if (rate := getattr(variant, name)) is not None
+    }
+    for name in ("shaders", "compute_units"):
+        if (number := getattr(variant, name)) is not None:
+            rates[name] = max(1, int(number * supply.share))
+    if variant.tdp_watts is not None:
+        rates["tdp_watts"] = variant.tdp_watts * supply.share
     bandwidth = variant.memory_bandwidth
     memory_share = supply.memory_bytes / supply.kind.memory_bytes
     return replace(variant, **rates, memory_bandwidth=None if bandwidth is None else int(bandwidth * memory_share))

@@ -1,5 +1,7 @@
 """Advice as a person reads it: the answer first, then the table, then how it comes about; one screen."""
 
+import math
+
 from cumulo.cli import phrases
 from cumulo.cli.phrases import DASH, clean
 from cumulo.cli.tables import Column, render, styled
@@ -37,12 +39,13 @@ def _told(one: Advice, word: str, place: int | None) -> str:
     if place is None:
         return ""
     plan = one.plans[place]
+    emulated = " EMULATED" if plan.emulated else ""
     where = "here" if plan.own else f"at {clean(plan.region)}"
     pace = f"{number(plan.rate)} {clean(plan.unit)}" if plan.seconds is None else span(plan.seconds)
     cost = f"{phrases.usd(plan.price_usd_h)}/h" if plan.cost_usd is None else money(plan.cost_usd)
     late = "" if plan.in_time else ", too late"
     rent = f", rents for about {phrases.usd(plan.rental_usd_h)}/h" if plan.rental_usd_h else ""
-    return f"{word:6} {plan.gpus} x {clean(plan.gpu)} {plan.purchase} {where}: {pace}{late}, {cost}{rent}"
+    return f"{word:6} {plan.gpus} x {clean(plan.gpu)}{emulated} {plan.purchase} {where}: {pace}{late}, {cost}{rent}"
 
 
 def table(one: Advice) -> str:
@@ -51,7 +54,8 @@ def table(one: Advice) -> str:
     columns = (
         Column(""), Column("GPUS"), Column("LAYOUT", shrinks=True), Column("GB EACH", right=True),
         Column(unit.upper() if endless else "TIME", right=True),
-        Column("COST/H" if endless else "COST", right=True), *([Column(_per(unit), right=True)] if endless else []),
+        Column("COST/H" if endless else "COST", right=True),
+        *([Column(_per(one, unit), right=True)] if endless else []),
         Column("BOUGHT"), Column("WHERE", shrinks=True), Column("LIMIT", shrinks=True), Column("BEST AT", shrinks=True),
     )  # fmt: skip
     rows = [_row(plan, best=place == one.recommended, endless=endless) for place, plan in enumerate(one.plans)]
@@ -64,8 +68,7 @@ def _row(plan: Plan, *, best: bool, endless: bool) -> list[str]:
     late = "" if plan.in_time else " late"
     told = number(plan.rate) if endless else span(plan.seconds) + late
     cost = phrases.usd(plan.price_usd_h) if endless else money(plan.cost_usd)
-    million = plan.unit_cost_usd
-    each = [money(None if million is None else _times(million, 1e6))] if endless else []
+    each = [money(plan.unit_cost_usd)] if endless else []
     where = f"{clean(plan.region)} (yours)" if plan.own else clean(plan.region) or "no list price"
     return [
         "*" if best else "", gpus, clean(plan.layout), f"{need} of {plan.memory_gb:.0f}", told, cost, *each,
@@ -80,12 +83,11 @@ def _limit(plan: Plan) -> str:
     return clean(plan.limit)
 
 
-def _per(unit: str) -> str:
-    return f"A MILLION {unit.removesuffix('/s').upper()}"
-
-
-def _times(value: Interval, by: float) -> Interval:
-    return Interval(low=value.low * by, expected=value.expected * by, high=value.high * by)
+def _per(one: Advice, unit: str) -> str:
+    """`A MILLION TOKENS`, `10^15 HASHES`."""
+    words = {1.0: "ONE OF", 1e3: "A THOUSAND", 1e6: "A MILLION", 1e9: "A BILLION"}
+    scale = words.get(one.per, f"10^{round(math.log10(one.per))}")
+    return f"{scale} {unit.removesuffix('/s').upper()}"
 
 
 def span(seconds: Interval | None) -> str:
@@ -122,8 +124,11 @@ def _bounds(value: Interval, scale: float) -> str:
 
 
 def _figure(value: float) -> str:
-    """Three figures."""
-    return f"{float(f'{value:.3g}'):,.10g}"
+    """Three figures, without an exponent."""
+    rounded = float(f"{value:.3g}")
+    if 0 < rounded < 1e-3:
+        return f"{rounded:.{2 - math.floor(math.log10(rounded))}f}".rstrip("0")
+    return f"{rounded:,.10g}"
 
 
 def _list(title: str, lines: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from cumulo.advisor.advise import Market
-from cumulo.advisor.questions import Train, Wanted
+from cumulo.advisor.questions import Serve, Train, Wanted
 from cumulo.advisor.supply import OwnGpus, known_clouds, own_supplies, rented_supplies
 from cumulo.catalog.kinds import all_kinds, resolve, suggest
 from cumulo.catalog.models import ModelShape, check_shape, named_model, shape_from_config
@@ -14,7 +14,7 @@ from cumulo.domain.names import printable
 from cumulo.domain.quantities import NANO
 from cumulo.domain.run import PurchaseOption
 from cumulo.domain.sharing import SharingMode
-from cumulo.wire.api.advice import LanguageModel, Limits, ModelNumbers, TrainQuestion
+from cumulo.wire.api.advice import LanguageModel, Limits, ModelNumbers, ServeQuestion, TrainQuestion
 
 _BATCH_TOKENS = 1 << 20
 """Tokens in a step of full training where none are named; fine-tuning takes 64 sequences."""
@@ -70,6 +70,18 @@ def train(given: TrainQuestion) -> Train:
         micro_batch=given.micro_batch,
         recompute=given.recompute,
         rank=given.rank,
+    )
+
+
+def serve(given: ServeQuestion) -> Serve:
+    return Serve(
+        shape=shape_of(given),
+        context=given.context,
+        prompt=given.prompt or max(given.context * 3 // 4, 1),
+        users=given.users,
+        ttft_s=given.ttft_s,
+        tpot_s=given.tpot_s,
+        precisions=tuple(given.precisions),
     )
 
 

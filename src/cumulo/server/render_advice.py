@@ -18,7 +18,7 @@ def advice(one: Advice, wanted: Wanted, launch: dict[str, Any] | None) -> dict[s
         "recommended": _place(one, one.recommended),
         "own": _place(one, one.own),
         "rented": _place(one, one.rented),
-        "plans": [_plan(each, wanted) for each in one.plans],
+        "plans": [_plan(each, wanted, one.per) for each in one.plans],
         "considered": one.considered,
         "reasoning": list(one.reasoning),
         "warnings": list(one.warnings),
@@ -26,6 +26,7 @@ def advice(one: Advice, wanted: Wanted, launch: dict[str, Any] | None) -> dict[s
         "refused": list(one.refused),
         "suggestions": list(one.suggestions),
         "prices": one.prices,
+        "per": one.per,
         "launch": launch,
     }
 
@@ -34,7 +35,7 @@ def _place(one: Advice, plan: Plan | None) -> int | None:
     return next((place for place, each in enumerate(one.plans) if each is plan), None)
 
 
-def _plan(one: Plan, wanted: Wanted) -> dict[str, Any]:
+def _plan(one: Plan, wanted: Wanted, per: float) -> dict[str, Any]:
     supply, estimate, price = one.supply, one.estimate, one.price
     rental = supply.rental_nano_h
     return {
@@ -60,7 +61,7 @@ def _plan(one: Plan, wanted: Wanted) -> dict[str, Any]:
         "cost_usd": None if one.cost is None else _interval(one.cost, 1 / NANO),
         "rate": _interval(estimate.rate),
         "unit": estimate.unit,
-        "unit_cost_usd": None if one.unit_cost is None else _interval(one.unit_cost, 1 / NANO),
+        "unit_cost_usd": None if one.unit_cost is None else _interval(one.unit_cost, per / NANO),
         "limit": estimate.limit,
         "figures": [
             {"name": figure.name, "value": _interval(figure.value), "unit": figure.unit} for figure in estimate.figures

@@ -61,7 +61,7 @@ class Plan:
 class Advice:
     """Plans, this cloud's own first. `own` and `rented` are places of the best of each, `recommended` is one of them.
 
-    `launch` is a run file for `own`, else for `rented`.
+    `launch` is a run file for `own`, else for `rented`; `unit_cost_usd` is for `per` units of work.
     """
 
     asked: str
@@ -77,4 +77,5 @@ class Advice:
     refused: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     prices: str = ""
+    per: float = 1e6
     launch: dict[str, Any] | None = field(default=None)

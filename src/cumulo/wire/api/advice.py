@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 
 from cumulo.wire.api.model import Body, Model
 from cumulo.wire.level import unknown_key
+from cumulo.wire.run_file import RunFile
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Amount = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86400, allow_inf_nan=False)]
 Word = Annotated[str, Field(min_length=1, max_length=120)]
-Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4"]
 
 
 class ModelNumbers(Body):
@@ -57,10 +57,92 @@ class TrainQuestion(LanguageModel):
     seq: Count = 4096
     precision: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None
     optimizer: Literal["adamw", "adamw-bf16", "adamw-8bit", "paged-8bit", "sgd"] = "adamw"
-    global_batch: Count | None = Field(None, description="sequences in a step")
-    micro_batch: Count | None = Field(None, description="sequences on a GPU at once")
-    recompute: Literal["none", "selective", "full"] | None = Field(None, description="of activations")
-    rank: Count = Field(16, description="of LoRA's matrices")
+    global_batch: Annotated[Count | None, Field(description="sequences in a step")] = None
+    micro_batch: Annotated[Count | None, Field(description="sequences on a GPU at once")] = None
+    recompute: Annotated[Literal["none", "selective", "full"] | None, Field(description="of activations")] = None
+    rank: Annotated[Count, Field(description="of LoRA's matrices")] = 16
+
+
+class ServeQuestion(LanguageModel):
+    """Serving a language model: `users` at once with `context` tokens each, or as much as it takes."""
+
+    context: Annotated[Count, Field(description="tokens a request may have, its answer included")] = 4096
+    prompt: Annotated[
+        Count | None, Field(description="tokens of a prompt; three quarters of the context if left out")
+    ] = None
+    users: Annotated[Count | None, Field(description="requests in flight at once; as many as fit if left out")] = None
+    ttft_s: Annotated[Seconds | None, Field(description="to the first token, at most")] = None
+    tpot_s: Annotated[Seconds | None, Field(description="for each further token, at most")] = None
+    precisions: Annotated[
+        list[Literal["fp16", "bf16", "fp8", "fp4", "int8", "int4"]],
+        Field(min_length=1, max_length=6, description="of the weights; each is tried; bf16 if left out"),
+    ] = Field(default_factory=lambda: ["bf16"])  # type: ignore[arg-type]
+
+
+class VisionQuestion(Body):
+    """Training of a named vision network on `images`, `epochs` times."""
+
+    model: Word
+    images: Amount
+    epochs: Amount = 1
+
+
+class HpcQuestion(Body):
+    """Molecular dynamics by `code`, or floating-point work of `precision` in general."""
+
+    code: Word | None = None
+    atoms: Amount | None = None
+    ns: Annotated[Amount | None, Field(description="nanoseconds to simulate")] = None
+    precision: Literal["fp64", "fp32"] | None = None
+    flops: Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False, description="operations in all")] | None = None
+
+    @model_validator(mode="after")
+    def one_kind(self) -> Self:
+        """A code with its atoms, or a precision."""
+        if self.code is None and self.precision is None:
+            raise ValueError("give a code with its atoms, or a precision")
+        if self.code is not None and self.atoms is None:
+            raise ValueError("atoms are missing: how large is the system?")
+        if self.code is not None and (self.precision is not None or self.flops is not None):
+            raise ValueError("code and precision contradict each other: a code computes as it does; give one")
+        if self.code is None and (self.atoms is not None or self.ns is not None):
+            raise ValueError("atoms and ns say nothing without a code")
+        return self
+
+
+class RenderQuestion(Body):
+    """Rendering of `frames` at `samples` a pixel, or of frames of which one took `frame_s` on `measured_on`."""
+
+    engine: Word = "cycles"
+    frames: Annotated[int, Field(ge=1, le=10**7)] = 1
+    samples: Count = 1024
+    width: Count = 1920
+    height: Count = 1080
+    frame_s: Seconds | None = None
+    measured_on: Word | None = None
+
+    @model_validator(mode="after")
+    def measured(self) -> Self:
+        """A time says something with the GPU it was taken on, and a GPU with a time."""
+        if (self.frame_s is None) != (self.measured_on is None):
+            raise ValueError("give frame_s and measured_on together: how long a frame took, and on which GPU")
+        return self
+
+
+class ProveQuestion(Body):
+    """Zero-knowledge proofs: `constraints` of a circuit, or `cycles` of a virtual machine."""
+
+    system: Word
+    constraints: Amount | None = None
+    cycles: Amount | None = None
+    proofs: Annotated[int, Field(ge=1, le=10**7)] = 1
+
+
+class HashQuestion(Body):
+    """Hashing: how fast, and what a number of `hashes` takes."""
+
+    algorithm: Word = "ethash"
+    hashes: Amount | None = None
 
 
 class Limits(Body):
@@ -78,13 +160,20 @@ class Limits(Body):
     own: Annotated[Literal["first", "only", "none"], Field(description="this cloud's GPUs")] = "first"
 
 
-WORKLOADS = ("train",)
+WORKLOADS = ("train", "serve", "vision", "hpc", "render", "prove", "hash", "run")
 
 
 class AdviceQuestion(Body):
-    """One kind of work, and the limits."""
+    """One kind of work, and the limits. A `run` is a run file: what it asks for, and what its command tells."""
 
     train: TrainQuestion | None = None
+    serve: ServeQuestion | None = None
+    vision: VisionQuestion | None = None
+    hpc: HpcQuestion | None = None
+    render: RenderQuestion | None = None
+    prove: ProveQuestion | None = None
+    hash: HashQuestion | None = None
+    run: RunFile | None = None
     limits: Limits = Field(default_factory=Limits)
     limit: Annotated[int, Field(ge=1, le=100, description="plans shown beside the marked ones")] = 6
 
@@ -163,7 +252,8 @@ class Advice(Model):
     """Plans, this cloud's own first. `own` and `rented` are places in the list: the best of each; null without any.
 
     `recommended` is one of the two: `own` if it is real and in time. `reasoning` derives its numbers; `launch` is a run
-    file for `own`, else for `rented`. `suggestions` say what would let the work run where nothing fits.
+    file for `own`, else for `rented`; `unit_cost_usd` is for `per` units of work. `suggestions` say what would let the
+    work run where nothing fits.
     """
 
     asked: str
@@ -179,4 +269,5 @@ class Advice(Model):
     refused: list[str]
     suggestions: list[str]
     prices: str
+    per: float
     launch: dict[str, Any] | None
