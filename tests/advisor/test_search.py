@@ -1,7 +1,7 @@
 """The search: what it tries, what it leaves out, how plans are priced."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -165,3 +165,12 @@ def test_what_is_advised_fits_and_is_a_range(model, method, kind, gpus, seq):
     assert sum(part.amount for part in answer.memory_parts) == pytest.approx(answer.memory.expected, rel=1e-6)
     groups = [int(answer.settings.get(name, 1)) for name in ("tensor_parallel", "pipeline_parallel")]
     assert gpus % (groups[0] * groups[1]) == 0
+
+
+def test_a_bridge_between_two_cards_is_not_reckoned_with():
+    sold = supply("H100-80GB")
+    pcie = replace(sold, variant=next(each for each in sold.kind.variants if "PCIe" in each.name))
+    for given_supply, told in ((sold, False), (pcie, True)):
+        found = estimator("llama-2-7b", tokens=1e9).estimate(given_supply, 8)
+        assert isinstance(found, Estimate)
+        assert any("of each step" in note for note in found.notes) is told

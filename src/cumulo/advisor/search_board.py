@@ -15,13 +15,26 @@ _RATES = (
 
 def cluster_of(supply: Supply, gpus: int) -> Cluster:
     """So many GPUs of a supply, in its nodes."""
+    variant = variant_of(supply)
+    if bridged(variant):
+        variant = replace(variant, fabric_bandwidth=None)
     return typical_cluster(
-        variant_of(supply),
+        variant,
         supply.kind.architecture,
         memory_bytes=supply.memory_bytes,
         gpus=gpus,
         gpus_per_node=min(supply.per_node, gpus),
     )
+
+
+def bridged(variant: Variant) -> bool:
+    """Whether NVLink is a bridge between two cards, which those who rent them out rarely fit: PCIe is reckoned with."""
+    return bool(variant.fabric_bandwidth) and (variant.form_factor or "").startswith("PCIe")
+
+
+def has_fabric(variant: Variant) -> bool:
+    """Whether GPUs of a node talk over more than PCIe."""
+    return bool(variant.fabric_bandwidth) and not bridged(variant)
 
 
 def variant_of(supply: Supply) -> Variant:

@@ -12,7 +12,7 @@ from cumulo.advisor.answer_text import counted, figure, seconds_text
 from cumulo.advisor.estimate import Range
 from cumulo.advisor.plans import Estimate, Figure, Part, Refusal, Supply
 from cumulo.advisor.questions import Serve
-from cumulo.advisor.search_board import cluster_of
+from cumulo.advisor.search_board import cluster_of, has_fabric
 from cumulo.advisor.search_training import described
 from cumulo.advisor.serving import Latency, ServingRate, latency, serving_rate
 from cumulo.advisor.serving_memory import ENGINE_SHARE, serving_memory
@@ -217,5 +217,5 @@ def _notes(plan: ServingPlan, supply: Supply) -> Iterator[str]:
         yield f"{supply.variant.name} has no BF16: FP16"
     if plan.precision in ("int4", "fp4"):
         yield "4-bit weights cost quality: compare answers before you serve them"
-    if plan.tp > 1 and not supply.variant.fabric_bandwidth:
+    if plan.tp > 1 and not has_fabric(supply.variant):
         yield "no NVLink: tensor parallelism goes over PCIe, which is counted"

@@ -12,7 +12,7 @@ from cumulo.advisor.answer_text import figure
 from cumulo.advisor.memory import CONTEXT_BYTES, Memory, training_memory
 from cumulo.advisor.plans import Estimate, Part, Refusal, Supply
 from cumulo.advisor.questions import Train
-from cumulo.advisor.search_board import cluster_of, refused_precision
+from cumulo.advisor.search_board import cluster_of, has_fabric, refused_precision
 from cumulo.advisor.topology import Cluster
 from cumulo.advisor.training import StepTime, TrainingPlan, step_time
 from cumulo.advisor.training_plan import Precision, Recompute, Sharding
@@ -223,7 +223,7 @@ class TrainingEstimator:
             tight=tight,
             memory_parts=_memory_parts(memory),
             time_parts=_time_parts(time),
-            notes=tuple(_notes(plan, supply, precision)),
+            notes=tuple(_notes(one, supply, precision)),
             settings=_settings(plan),
         )
 
@@ -280,12 +280,13 @@ def _time_parts(time: StepTime) -> tuple[Part, ...]:
     return tuple(part for part in parts if part.amount > 0)
 
 
-def _notes(plan: TrainingPlan, supply: Supply, precision: Precision) -> Iterator[str]:
-    variant = supply.variant
+def _notes(one: _Candidate, supply: Supply, precision: Precision) -> Iterator[str]:
+    variant, (plan, time, _) = supply.variant, one
     if precision == "fp16" and not variant.bf16:
         yield f"{variant.name} has no BF16: FP16 with loss scaling"
-    if supply.per_node > 1 and not variant.fabric_bandwidth and (plan.tp > 1 or plan.sharding == "zero3"):
-        yield "no NVLink: GPUs talk over PCIe, which is counted"
+    if plan.gpus > 1 and not has_fabric(variant):
+        parts = (time.tensor_parallel, time.expert_parallel, time.data_parallel)
+        yield f"no NVLink: GPUs talk over PCIe, which takes {sum(parts) / time.total.expected:.0%} of each step"
 
 
 def _too_little(short: Memory | None, supply: Supply, gpus: int) -> Refusal:
