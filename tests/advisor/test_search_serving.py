@@ -89,6 +89,12 @@ def test_replicas_work_apart():
     assert 4 % found.piece == 0
 
 
+def test_there_are_no_more_replicas_than_users():
+    found = serving("llama-3.2-1b", users=2).estimate(supply("L4", per_node=1), 4)
+    assert isinstance(found, Refusal)
+    assert "more replicas than users" in found.text
+
+
 def test_pcie_is_told():
     found = estimate(serving("llama-3.1-70b", users=2), "L40S", 8)
     assert any("PCIe" in note for note in found.notes)

@@ -13,7 +13,7 @@ from cumulo.advisor.estimate import Range
 from cumulo.advisor.plans import Estimate, Figure, Part, Refusal, Supply
 from cumulo.advisor.questions import Serve
 from cumulo.advisor.search_board import cluster_of, has_fabric
-from cumulo.advisor.search_training import described
+from cumulo.advisor.search_training_told import described
 from cumulo.advisor.serving import Latency, ServingRate, latency, serving_rate
 from cumulo.advisor.serving_memory import ENGINE_SHARE, serving_memory
 from cumulo.advisor.serving_plan import ENGINE, ServingPlan, ServingPrecision, supports
@@ -127,8 +127,10 @@ class ServingEstimator:
     def _served(self, plan: ServingPlan, cluster: Cluster, replicas: int, supply: Supply) -> _Candidate | Refusal:
         question = self.question
         room = serving_memory(plan, cluster, context=question.context).sequences
+        if question.users is not None and replicas > question.users:
+            return Refusal("layout", f"{supply.name}: more replicas than users")
         if question.users is not None:
-            users = max(question.users / replicas, 1.0)
+            users = question.users / replicas
             tried = [users] if room >= users else []
         else:
             most = serving_rate(plan, cluster, self.coefficients, isl=question.prompt, osl=question.answer)

@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 
 from cumulo.advisor.answer_text import figure
 from cumulo.advisor.memory import CONTEXT_BYTES, Memory, training_memory
-from cumulo.advisor.plans import Estimate, Part, Refusal, Supply
+from cumulo.advisor.plans import Estimate, Refusal, Supply
 from cumulo.advisor.questions import Train
-from cumulo.advisor.search_board import cluster_of, has_fabric, refused_precision
+from cumulo.advisor.search_board import cluster_of, refused_precision
+from cumulo.advisor.search_training_told import described, layout, memory_parts, notes, settings, time_parts
 from cumulo.advisor.topology import Cluster
 from cumulo.advisor.training import StepTime, TrainingPlan, step_time
 from cumulo.advisor.training_plan import Precision, Recompute, Sharding
 from cumulo.catalog.coefficients import Coefficients
-from cumulo.catalog.models import ModelShape
 from cumulo.domain.quantities import GIB, format_duration
 
 _LARGEST_MICRO_BATCH: Final = 8
@@ -124,7 +124,7 @@ class TrainingEstimator:
         for sure in (True, False):
             best, short = self._best(cluster, precision, sure=sure)
             if best is not None:
-                return self._told(best, supply=supply, precision=precision, tight=not sure)
+                return self._told(best, supply=supply, tight=not sure)
         return _too_little(short, supply, gpus)
 
     def _best(self, cluster: Cluster, precision: Precision, *, sure: bool) -> tuple[_Candidate | None, Memory | None]:
@@ -210,7 +210,7 @@ class TrainingEstimator:
             plan, memory = tried, need
         return plan, memory
 
-    def _told(self, one: _Candidate, *, supply: Supply, precision: Precision, tight: bool) -> Estimate:
+    def _told(self, one: _Candidate, *, supply: Supply, tight: bool) -> Estimate:
         steps, (plan, time, memory) = self.question.steps, one
         return Estimate(
             layout=layout(plan),
@@ -221,10 +221,10 @@ class TrainingEstimator:
             start_s=0.0 if steps is None else START_S,
             memory=memory.total.shifted(CONTEXT_BYTES),
             tight=tight,
-            memory_parts=_memory_parts(memory),
-            time_parts=_time_parts(time),
-            notes=tuple(_notes(one, supply, precision)),
-            settings=_settings(plan),
+            memory_parts=memory_parts(memory),
+            time_parts=time_parts(time),
+            notes=tuple(notes(plan, time, supply)),
+            settings=settings(plan),
         )
 
 
@@ -234,59 +234,6 @@ def _expert_groups(experts: int, dp: int) -> int:
     while size > 1 and (experts % size or dp % size):
         size -= 1
     return size
-
-
-def described(shape: ModelShape) -> str:
-    """`Llama-3.1-8B (8.03 G parameters)`."""
-    active = f", {figure(shape.active_parameters)} active" if shape.experts else ""
-    return f"{shape.name} ({figure(shape.parameters)} parameters{active})"
-
-
-def layout(plan: TrainingPlan) -> str:
-    """`FSDP 8, micro-batch 4`, `TP 8 x PP 4 x DP 16, recompute`: groups, and what memory made necessary."""
-    groups = [f"{name} {size}" for name, size in (("TP", plan.tp), ("PP", plan.pp), ("EP", plan.ep)) if size > 1]
-    if plan.dp > 1:
-        word = "FSDP" if plan.sharding == "zero3" else "DP" if groups else "DDP"
-        groups.append(f"{word} {plan.dp}")
-    text = " x ".join(groups) or "one GPU"
-    return f"{text}, micro-batch {plan.micro_batch}" + ("" if plan.recompute == "none" else ", recompute")
-
-
-def _settings(plan: TrainingPlan) -> dict[str, str | int]:
-    sizes = {"tensor_parallel": plan.tp, "pipeline_parallel": plan.pp, "expert_parallel": plan.ep}
-    found: dict[str, str | int] = {name: size for name, size in sizes.items() if size > 1}
-    found |= {"micro_batch": plan.micro_batch, "global_batch": plan.global_batch, "seq": plan.seq}
-    found |= {"method": plan.method, "precision": plan.precision, "optimizer": plan.optimizer}
-    return found | {"recompute": plan.recompute, "sharding": plan.sharding}
-
-
-def _memory_parts(memory: Memory) -> tuple[Part, ...]:
-    names = ("weights", "gradients", "optimizer", "activations", "logits", "reserve")
-    return (*(Part(name, getattr(memory, name)) for name in names), Part("context", CONTEXT_BYTES))
-
-
-def _time_parts(time: StepTime) -> tuple[Part, ...]:
-    parts = (
-        Part("matrix products", time.matmul),
-        Part("attention", time.attention),
-        Part("element by element", time.elementwise),
-        Part("launches", time.launch),
-        Part("tensor parallel", time.tensor_parallel),
-        Part("expert parallel", time.expert_parallel),
-        Part("pipeline bubble", time.pipeline),
-        Part("data parallel", time.data_parallel),
-        Part("optimizer", time.optimizer),
-    )
-    return tuple(part for part in parts if part.amount > 0)
-
-
-def _notes(one: _Candidate, supply: Supply, precision: Precision) -> Iterator[str]:
-    variant, (plan, time, _) = supply.variant, one
-    if precision == "fp16" and not variant.bf16:
-        yield f"{variant.name} has no BF16: FP16 with loss scaling"
-    if plan.gpus > 1 and not has_fabric(variant):
-        parts = (time.tensor_parallel, time.expert_parallel, time.data_parallel)
-        yield f"no NVLink: GPUs talk over PCIe, which takes {sum(parts) / time.total.expected:.0%} of each step"
 
 
 def _too_little(short: Memory | None, supply: Supply, gpus: int) -> Refusal:
