@@ -44,6 +44,9 @@ def _score(words: Sequence[str], what: str) -> int:
         if hasattr(module, what):
             targets |= getattr(module, what)(options.folder)
     found = report(targets)
+    if "ranking" in options.only:
+        orders = _module("ranking").taus(options.folder, unseen=what == "cross")
+        found["ranking"] = {name: {"pairs": sum(pairs), "tau": pairs.tau} for name, pairs in orders.items()}
     print(as_json(found) if options.json else as_text(found))
     return 0
 

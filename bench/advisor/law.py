@@ -28,6 +28,8 @@ class Case:
     gpu: str
     model: str
     source: str
+    round: str = ""
+    """Of MLPerf."""
 
 
 class Cases(NamedTuple):
@@ -42,13 +44,15 @@ class Law(Protocol):
 
     name: str
     families: Mapping[str, Callable[[Case], str]]
+    knee: float
+    """From which logarithmic error on a result weighs less."""
 
     def priors(self, cases: Sequence[Case]) -> Mapping[str, Prior]: ...
 
     def expected(self, constants: Constants, case: Case) -> float | None: ...
 
 
-def fitted(law: Law, cases: Sequence[Case]) -> dict[str, float]:
+def fitted(law: Law, cases: Sequence[Case], begin: Constants | None = None) -> dict[str, float]:
     """The constants that are closest to `cases`, drawn to the priors; the priors where there are no cases."""
     if not cases:
         return {name: prior.start for name, prior in law.priors(cases).items()}
@@ -61,17 +65,18 @@ def fitted(law: Law, cases: Sequence[Case]) -> dict[str, float]:
         found = [law.expected(constants, case) for case in different.values()]
         return np.log([each or 1e-30 for each in found])[places] - actual
 
-    return shrunk(residuals, law.priors(cases))
+    return shrunk(residuals, law.priors(cases), knee=law.knee, begin=begin)
 
 
 def left_out(law: Law, cases: Sequence[Case], family: Callable[[Case], str]) -> list[tuple[Case, float]]:
     """Each case with what is expected of it by constants fitted without its family; fewer where none is left to fit."""
     found: list[tuple[Case, float]] = []
+    whole = fitted(law, cases)
     for group in _families(cases, family):
         others = [case for case in cases if family(case) not in group]
         if not others:
             continue
-        constants = fitted(law, others)
+        constants = fitted(law, others, whole)
         for case in cases:
             if family(case) in group and (expected := known(law, constants, case)):
                 found.append((case, expected))
@@ -89,6 +94,11 @@ def known(law: Law, constants: Constants, case: Case) -> float | None:
 def measured_spread(law: Law, cases: Sequence[Case], family: Callable[[Case], str]) -> tuple[float, float]:
     """The range that held four of five results whose family the constants had not seen."""
     return spread([log(expected / case.actual) for case, expected in left_out(law, cases, family)])
+
+
+def own_spread(law: Law, cases: Sequence[Case], constants: Constants) -> tuple[float, float]:
+    """The range that held four of five results that the constants were fitted to."""
+    return spread([log(value / case.actual) for case in cases if (value := known(law, constants, case))] or [0.0])
 
 
 def scored(law: Law, pairs: Sequence[tuple[Case, float]], around: Callable[[Law, Case], Spread]) -> list[Row]:

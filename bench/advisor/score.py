@@ -123,6 +123,8 @@ def as_text(found: Mapping[str, Any]) -> str:
             lines.append(_line(f"  rule: {rule}", str(scored["n"]), "", mean, median, "", bias, "", ""))
         if "refused" in target:
             lines.append(f"  ran, but called impossible: {100 * target['refused']:.1f} %")
+    for name, order in found.get("ranking", {}).items():
+        lines.append(f"{name + ': order of GPUs':<38}{order['pairs']:>10}{'':>10}   Kendall's tau {order['tau']:.2f}")
     return "\n".join(lines)
 
 

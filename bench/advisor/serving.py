@@ -1,7 +1,6 @@
 """Serving against published throughput: offline at most, and one sequence alone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -9,25 +8,20 @@ from typing import Any
 import numpy as np
 
 from bench.advisor.boards import named_board
-from bench.advisor.data import number, readable, shape, suspects, true, whole
-from bench.advisor.fit import spread
+from bench.advisor.data import number, readable
+from bench.advisor.fit import BadData, spread
 from bench.advisor.score import Row, Target, gpu_family, quantile
+from bench.advisor.served import FILE, Served, read
 from bench.advisor.shrink import Prior, shrunk
 from cumulo.advisor.estimate import Range, Spread
 from cumulo.advisor.serving import decode_seconds, serving_spread, throughput
-from cumulo.advisor.serving_plan import ENGINE, ServingPlan, ServingPrecision
-from cumulo.advisor.topology import Cluster, typical_cluster
+from cumulo.advisor.serving_plan import precision_tflops
 from cumulo.catalog.coefficients import Section, coefficients
 
 SOURCES = (
     "TensorRT-LLM 1.0's performance overview (Llama 3.1 8B, Llama 3.3 70B, Qwen3 30B-A3B on H100, H200, B200); "
     "llama.cpp of early 2024 (Llama 3 8B); best matmul rates of ml-engineering"
 )
-_FILE = "llm_serving_throughput"
-_PRECISIONS: Mapping[str, ServingPrecision] = {
-    "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "fp8": "fp8", "int8": "int8", "w8a8": "int8", "int4": "int4",
-    "w4a16": "int4", "awq": "int4", "gptq": "int4", "bf16": "bf16", "fp16": "fp16", "f16": "fp16",
-}  # fmt: skip
 # Logarithms of where a constant is drawn to, and how far it may stray: what engines mostly reach of a board's rates.
 _OFFLINE: Mapping[str, Prior] = {
     "memory_share": Prior(log(0.77), 0.2),
@@ -53,21 +47,6 @@ _REFERENCE = "H100-SXM5-80GB"
 _ARCHITECTURES = {"MI300X": "CDNA3", "MI355X": "CDNA4"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """One published result of serving. `concurrency` is None where as many as fit ran at once."""
-
-    plan: ServingPlan
-    cluster: Cluster
-    isl: int
-    osl: int
-    concurrency: float | None
-    actual: float
-    gpu: str
-    model: str
-    source: str
-
-
 Expected = Callable[[Section, Served], float | None]
 
 
@@ -76,26 +55,20 @@ def offline(constants: Section, case: Served) -> float | None:
     return found[0] if found else None
 
 
+def rules(case: Served) -> dict[str, float]:
+    """What simpler rules say: each output token costs its prompt's share too, at 40 % of the rate of products; or a
+    sequence alone reads all the weights at the full bandwidth."""
+    variant, plan = case.cluster.variant, case.plan
+    if case.concurrency == 1:
+        return {"bandwidth / weights": (variant.memory_bandwidth or 0) / plan.weight_bytes}
+    flops = 2 * plan.shape.active_parameters * (case.isl + case.osl) / case.osl
+    peak = precision_tflops(variant, plan.precision) or 0.0
+    return {"2N at 40 %": 0.4e12 * peak * plan.gpus / flops}
+
+
 def single(constants: Section, case: Served) -> float | None:
     seconds = decode_seconds(case.plan, case.cluster, constants)
     return 1 / seconds if seconds else None
-
-
-def read(folder: Path) -> tuple[list[Served], list[Served], int, int]:
-    """Offline results, results of one sequence, and how many of each are dropped."""
-    many: list[Served] = []
-    one: list[Served] = []
-    dropped = {"": suspects(folder, _FILE), "decode": 0}
-    for row in readable(folder, _FILE):
-        phase = row.get("phase", "")
-        if phase not in dropped:
-            continue
-        case = _served(row)
-        if case is None:
-            dropped[phase] += 1
-        else:
-            (one if phase else many).append(case)
-    return many, one, dropped[""], dropped["decode"]
 
 
 def targets(folder: Path) -> dict[str, Target]:
@@ -137,6 +110,8 @@ def fit(folder: Path) -> dict[str, Any]:
         ("serving_offline", many, offline, _OFFLINE),
         ("decode_batch1", one, single, _SINGLE),
     ):
+        if not cases:
+            raise BadData(f"{folder / FILE}.csv has no row to fit {target} to")
         constants = _fitted(cases, expected, priors, fixed)
         section |= constants
         own = Section({**fixed, **constants})
@@ -172,49 +147,6 @@ def _widening(known: tuple[float, float], left_out: Sequence[float]) -> float:
     return max(quantile(map(abs, left_out), 0.8) / log(known[1]) - 1, 0.5)
 
 
-def _served(row: Mapping[str, str]) -> Served | None:
-    """A row as a plan; None where it tells no rate, or names what the catalogue lacks."""
-    board = named_board(row["gpu"])
-    rate = number(row, "output_tokens_s")
-    precision = _precision(row["precision"])
-    if board is None or precision is None or not rate or true(row, "oom"):
-        return None
-    variant, kind = board
-    gpus = whole(row, "gpus", 1)
-    tp, pp = max(whole(row, "tp", 1), 1), max(whole(row, "pp", 1), 1)
-    active, total = number(row, "active_params"), number(row, "params")
-    told = {**row, "moe_active": str(active) if active < total else ""}
-    held = number(row, "bits_per_weight")
-    cluster = typical_cluster(variant, kind.architecture, memory_bytes=kind.memory_bytes, gpus=gpus)
-    at_once = row.get("concurrency", "")
-    return Served(
-        plan=ServingPlan(
-            shape=shape(told),
-            precision=precision,
-            tp=tp,
-            pp=pp,
-            weight_bits=held or None,
-            engine=ENGINE if row["engine"].startswith("TensorRT-LLM 1") else row["engine"],
-        ),
-        cluster=cluster,
-        isl=max(whole(row, "isl"), 1),
-        osl=max(whole(row, "osl"), 1),
-        concurrency=None if at_once.startswith("max") or not at_once else float(at_once),
-        actual=rate / max(gpus // (tp * pp), 1),
-        gpu=kind.name,
-        model=row["model"],
-        source=row.get("source", ""),
-    )
-
-
-def _precision(text: str) -> ServingPrecision | None:
-    """GGUF's names (`Q4_K_M`, `Q8_0`) are of integers in as many bits."""
-    name = text.strip().lower()
-    if name.startswith("q"):
-        return "int8" if name[1:2] == "8" else "int4"
-    return _PRECISIONS.get(name)
-
-
 def _fixed(folder: Path) -> dict[str, Any]:
     """What is not fitted: limits of the engine, and what boards reach of their rates beside the H100."""
     return {
@@ -226,9 +158,9 @@ def _fixed(folder: Path) -> dict[str, Any]:
 
 def _achieved(folder: Path) -> dict[str, float]:
     measured = {
-        row["gpu"]: number(row, "efficiency")
+        board[0].name: number(row, "efficiency")
         for row in readable(folder, "matmul_achieved_mamf")
-        if row["dtype"] == "bf16"
+        if row["dtype"] == "bf16" and (board := named_board(row["gpu"]))
     }
     reference = measured.get(_REFERENCE)
     if not reference:
@@ -275,7 +207,9 @@ def _target(name: str, cases: Sequence[Served], dropped: int, expected: Expected
 
 
 def _row(case: Served, estimate: Range) -> Row:
-    return Row(estimate=estimate, actual=case.actual, gpu=case.gpu, model=case.model, source=case.source)
+    return Row(
+        estimate=estimate, actual=case.actual, gpu=case.gpu, model=case.model, source=case.source, baselines=rules(case)
+    )
 
 
 def _around(case: Served, constants: Section, target: str) -> Spread:

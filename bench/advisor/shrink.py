@@ -11,7 +11,6 @@ import numpy as np
 
 _NOISE = 0.15
 """Logarithmic error of a result that says nothing: what a prior of one standard deviation is weighed against."""
-_KNEE = 0.1
 
 
 class Prior(NamedTuple):
@@ -22,30 +21,38 @@ class Prior(NamedTuple):
 
 
 def shrunk(
-    residuals: Callable[[Mapping[str, float]], Any], priors: Mapping[str, Prior], *, steps: int = 30
+    residuals: Callable[[Mapping[str, float]], Any],
+    priors: Mapping[str, Prior],
+    *,
+    steps: int = 30,
+    knee: float = 0.1,
+    begin: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """The constants that make `residuals` (an array, logarithms of predicted/measured) and the straying small.
 
-    Gauss-Newton with damping (Levenberg-Marquardt) and numeric derivatives.
+    Rows weigh less once off by `knee`: infinity where each of few results is to count. Gauss-Newton with damping
+    (Levenberg-Marquardt) and numeric derivatives, from `begin` where that is nearer than the priors.
     """
     names = sorted(priors)
     origin = np.array([priors[name].start for name in names])
+    bend = knee / _NOISE
     deviation = np.array([priors[name].deviation for name in names])
 
     def rows(point: Any) -> Any:
         return np.asarray(residuals(dict(zip(names, point.tolist(), strict=True))), dtype=float) / _NOISE
 
     def loss(found: Any, point: Any) -> float:
-        size, knee = np.abs(found), _KNEE / _NOISE
-        huber = np.where(size <= knee, size**2, knee * (2 * size - knee))
+        size = np.abs(found)
+        huber = np.where(size <= bend, size**2, bend * (2 * size - bend))
         return float(huber.sum() + (((point - origin) / deviation) ** 2).sum())
 
-    point, damping = origin.copy(), 1e-3
+    point = np.array([(begin or {}).get(name, priors[name].start) for name in names])
+    damping = 1e-3
     found = rows(point)
     for _ in range(steps):
         nudge = 1e-4
         jacobian = np.stack([(rows(point + nudge * unit) - found) / nudge for unit in np.eye(len(names))], axis=1)
-        weight = 1 / np.maximum(np.abs(found) / (_KNEE / _NOISE), 1)
+        weight = 1 / np.maximum(np.abs(found) / bend, 1)
         gradient = jacobian.T @ (weight * found) + (point - origin) / deviation**2
         curvature = (jacobian.T * weight) @ jacobian + np.diag(1 / deviation**2)
         before = loss(found, point)

@@ -8,6 +8,7 @@ step / batch). Constants are fitted to TensorRT-LLM's published throughput; see 
 
 from dataclasses import dataclass
 from math import hypot, pow, sqrt
+from typing import Final
 
 from cumulo.advisor.estimate import Range, Spread
 from cumulo.advisor.serving_memory import serving_memory
@@ -15,6 +16,10 @@ from cumulo.advisor.serving_plan import ServingPlan, precision_tflops
 from cumulo.advisor.topology import Cluster, all_reduce_seconds
 from cumulo.catalog.coefficients import Coefficients, Section
 from cumulo.catalog.kinds import find
+
+_WATTS_PER_TFLOPS: Final = 700 / 989.4
+"""Of the H100, whose power suffices for its rate."""
+_POWER: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,8 +221,12 @@ def product_rate(plan: ServingPlan, cluster: Cluster, constants: Section) -> flo
 
 
 def achieved(cluster: Cluster, constants: Section) -> float:
-    """What its best measured product reaches of a board's rate, beside what an H100's does: 1 for most."""
-    return constants.pick("achieved", cluster.variant.name, cluster.architecture)
+    """What its best product reaches of a board's rate, beside an H100's: as measured, else as power allows."""
+    variant, measured = cluster.variant, constants.table("achieved")
+    if variant.name in measured or not variant.tdp_watts or not variant.fp16_tensor_tflops:
+        return constants.pick("achieved", variant.name, cluster.architecture)
+    power = variant.tdp_watts / variant.fp16_tensor_tflops / _WATTS_PER_TFLOPS
+    return constants.pick("achieved", cluster.architecture) * min(pow(power, _POWER), 1.0)
 
 
 def attention_rate(plan: ServingPlan, cluster: Cluster, constants: Section) -> float:

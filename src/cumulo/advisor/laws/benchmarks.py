@@ -9,11 +9,13 @@ from math import exp, log
 from typing import Final
 
 from cumulo.advisor.estimate import Range
-from cumulo.advisor.laws.boards import Logs, matrix_logs, runs_rocm, spread_for
+from cumulo.advisor.laws.boards import Logs, has_own_host, matrix_logs, runs_rocm, spread_for
 from cumulo.catalog.coefficients import Coefficients
 from cumulo.catalog.variants import Variant
 
 _NODE: Final = 8
+_LEAST: Final = 0.02
+"""Exponent of the bandwidth: no benchmark is slower for a faster memory."""
 
 
 def training_benchmarks(coefficients: Coefficients) -> list[str]:
@@ -79,13 +81,9 @@ def rate_of_inference(
 def board_speed(constants: Mapping[str, float], benchmark: str, variant: Variant, logs: Logs) -> float:
     """The logarithm of a board's speed over an H100 SXM's."""
     compute = constants["compute"] + constants[f"compute {benchmark}"]
-    memory = constants["memory"] + constants[f"memory {benchmark}"]
-    return (
-        compute * logs.compute
-        + memory * logs.memory
-        + constants["power"] * logs.power
-        - constants["rocm"] * runs_rocm(variant)
-    )
+    memory = max(constants["memory"] + constants[f"memory {benchmark}"], _LEAST)
+    rates = compute * logs.compute + memory * logs.memory + constants["power"] * logs.power
+    return rates + constants["own_host"] * has_own_host(variant) - constants["rocm"] * runs_rocm(variant)
 
 
 def _known(constants: Mapping[str, float]) -> list[str]:

@@ -12,6 +12,8 @@ _TFLOPS: Final = 1979.0
 _TFLOPS_32: Final = 66.9
 _BYTES_S: Final = 3.35e12
 _WATTS: Final = 700.0
+# Compute capabilities whose boards have an L2 cache of a few MB: before Ada, but for the A100.
+_SMALL_CACHE: Final = frozenset({"3.7", "6.0", "6.1", "7.0", "7.5", "8.6"})
 # Compute units of one die of AMD's two-die boards: a program sees two devices.
 _TWO_DIES: Final = ("gfx90a", 110)
 
@@ -23,7 +25,7 @@ class Logs(NamedTuple):
     """The fastest dense rate of matrix products that the law counts."""
     memory: float
     power: float
-    """0 where the power is unknown."""
+    """Of boards held to less power than theirs would take; 0 where it is unknown, or enough."""
 
 
 def dies(variant: Variant) -> int:
@@ -38,6 +40,15 @@ def spread_for(laws: Section, law: str, variant: Variant) -> Spread:
     kinds = find(variant.name)
     known = bool(kinds) and kinds[0].family in seen
     return Spread(*laws.spread(law if known else f"{law}_unseen"))
+
+
+def has_small_cache(variant: Variant) -> bool:
+    return variant.compute_target in _SMALL_CACHE
+
+
+def has_own_host(variant: Variant) -> bool:
+    """Whether the GPU shares its package with a CPU that feeds it alone."""
+    return (variant.form_factor or "").startswith("superchip")
 
 
 def runs_rocm(variant: Variant) -> bool:
@@ -69,5 +80,5 @@ def _logs(variant: Variant, rate: float | None, reference: float, devices: int) 
     return Logs(
         compute=log(rate / devices / reference),
         memory=log(variant.memory_bandwidth / devices / _BYTES_S),
-        power=log(variant.tdp_watts / _WATTS) if variant.tdp_watts else 0.0,
+        power=log(min(variant.tdp_watts / _WATTS, 1)) if variant.tdp_watts else 0.0,
     )

@@ -1,6 +1,7 @@
 """Zero-knowledge proving with RISC Zero's zkVM: seconds of one operation over so many cycles, on one GPU.
 
-A proof takes a fixed time and a time by cycles that falls with the rate of the shaders. Executing a program and
+A proof takes a fixed time and a time by cycles that falls with the rate of the shaders, and more of it on boards with
+a small cache. Executing a program and
 wrapping a proof for a chain run on the host: no GPU makes them faster. Fitted to RISC Zero's published datasheets.
 """
 
@@ -9,7 +10,7 @@ from math import exp, pow
 from typing import Final
 
 from cumulo.advisor.estimate import Range
-from cumulo.advisor.laws.boards import shader_rate, spread_for
+from cumulo.advisor.laws.boards import has_small_cache, shader_rate, spread_for
 from cumulo.catalog.coefficients import Coefficients
 from cumulo.catalog.variants import Variant
 
@@ -44,4 +45,5 @@ def seconds_of(constants: Mapping[str, float], operation: str, cycles: float, va
     rate = shader_rate(variant)
     if rate is None:
         return None
-    return exp(constants["fixed"]) + work / pow(rate / _REFERENCE, constants["speed"])
+    slower = exp(constants["small_cache"] * has_small_cache(variant))
+    return exp(constants["fixed"]) + slower * work / pow(rate / _REFERENCE, constants["speed"])
