@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.advisor import data
+from bench.advisor.finetunes import finetune_plan, held_as
 from bench.advisor.fit import minimise, spread
 from bench.advisor.score import Row, Target
-from bench.advisor.training import throughput_plan
+from bench.advisor.training_cases import throughput_plan
 from cumulo.advisor.estimate import Range
 from cumulo.advisor.memory import CONTEXT_BYTES, held_weights, inference_memory, training_memory
 from cumulo.advisor.topology import Cluster
-from cumulo.advisor.training_plan import Method, TrainingPlan
+from cumulo.advisor.training_plan import TrainingPlan
 from cumulo.catalog.coefficients import Coefficients, coefficients
 from cumulo.catalog.models import ModelShape
 from cumulo.domain.quantities import GIB
@@ -52,7 +53,7 @@ def _finetune(row: data.Cells) -> Case:
     method, gpus = row["method"].lower(), data.whole(row, "gpus", 1)
     where, shape = data.cluster(row["gpu"], gpus), data.shape(row)
     question = (
-        Generation(shape, _held(method), data.whole(row, "seq", 512))
+        Generation(shape, held_as(method), data.whole(row, "seq", 512))
         if method.startswith("inference")
         else finetune_plan(row, method, shape, gpus)
     )
@@ -65,34 +66,6 @@ def _finetune(row: data.Cells) -> Case:
         row.get("source_table", ""),
         row["gpu"],
     )
-
-
-def finetune_plan(row: data.Cells, method: str, shape: ModelShape, gpus: int) -> TrainingPlan:
-    """The plan that a row of fine-tuning tells; `method` in lower case."""
-    notes = row.get("notes", "")
-    paged = "optimizer-in-backward" in notes or ("single-device recipe" in notes and method == "full")
-    full: Method = "adapter-v2" if method.endswith("v2") else "qlora" if _held(method) != "bf16" else "lora"
-    return TrainingPlan(
-        shape=shape,
-        method="full" if method.startswith("full") else full,
-        optimizer="paged-8bit" if paged else "adamw-bf16" if "true" in row.get("precision", "") else "adamw",
-        seq=data.whole(row, "seq", 512),
-        micro_batch=data.whole(row, "micro_batch", 1),
-        global_batch=data.whole(row, "micro_batch", 1) * gpus,
-        recompute="full" if data.true(row, "act_ckpt") else "none",
-        sharding="zero3" if gpus > 1 else "none",
-        dp=gpus,
-        stack="fsdp" if "compile" in notes else "eager",
-        trainable=data.whole(row, "trainable") or None,
-        chunked_loss="torchtune" in row.get("source", ""),
-        held_as=None if method.startswith("full") else _held(method),
-    )
-
-
-def _held(method: str) -> str:
-    if "nf4-dq" in method:
-        return "nf4-dq"
-    return "nf4" if "nf4" in method or "qlora" in method or "-q-" in method else "bf16"
 
 
 def _pretrain(row: data.Cells) -> Case:

@@ -1,16 +1,15 @@
-"""Checks that nothing is fitted to: whole published training runs in GPU-hours, and fine-tuning's tokens a second.
+"""Checks beside the targets: whole published training runs in GPU-hours, and fine-tuning's tokens a second.
 
 A whole run takes longer than its steps: restarts and evaluations are in its GPU-hours, and how it was spread over GPUs
-is mostly not told. So these are no targets that constants answer for, only a look from far away.
+is mostly not told: nothing is fitted to it. Of fine-tuning there are too few rows with a rate to say much.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench.advisor import data
-from bench.advisor.memory import finetune_plan
 from bench.advisor.score import Row, Target
-from cumulo.advisor.topology import Cluster
+from bench.advisor.training_cases import Case, finetunes
 from cumulo.advisor.training import TrainingPlan, step_time
 from cumulo.catalog.coefficients import coefficients
 
@@ -20,7 +19,7 @@ _GPUS = 1024
 
 
 def targets(folder: Path) -> dict[str, Target]:
-    found = {"llm_full_runs": list(_runs(folder)), "finetune_time": list(_finetunes(folder))}
+    found = {"llm_full_runs": list(_runs(folder)), "finetune_time": [_finetune(case) for case in finetunes(folder)]}
     return {name: Target(rows) for name, rows in found.items() if rows}
 
 
@@ -65,16 +64,6 @@ def _run_plan(row: data.Cells, gpus: int) -> TrainingPlan:
     )
 
 
-def _finetunes(folder: Path) -> Iterator[Row]:
-    """Rows whose sequences are packed to the length that is told: others pad each sample to a length of its own."""
-    for row in data.readable(folder, "finetune_memory_time"):
-        rate = data.number(row, "tokens_per_s")
-        if not rate or row["method"].startswith("inference"):
-            continue
-        gpus = data.whole(row, "gpus", 1)
-        where: Cluster = data.cluster(row["gpu"], gpus)
-        plan = finetune_plan(row, row["method"].lower(), data.shape(row), gpus)
-        estimate = step_time(plan, where, coefficients()).total
-        actual = plan.step_tokens / (rate * gpus)
-        source = row.get("source_table", "")
-        yield Row(estimate=estimate, actual=actual, gpu=row["gpu"], model=row["model"], source=source)
+def _finetune(case: Case) -> Row:
+    estimate = step_time(case.plan, case.cluster, coefficients()).total
+    return Row(estimate=estimate, actual=case.seconds, gpu=case.gpu, model=case.plan.shape.name, source=case.source)

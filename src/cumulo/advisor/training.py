@@ -5,7 +5,7 @@ topology.py says, less what each software hides behind computing. A pipeline add
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cumulo.advisor.estimate import Range, Spread
 from cumulo.advisor.memory import expert_parameters
@@ -13,6 +13,9 @@ from cumulo.advisor.topology import Cluster, Links, all_reduce_seconds
 from cumulo.advisor.training_layers import Rates, Work, forward_expert_layer, forward_head, forward_layer, lineage
 from cumulo.advisor.training_plan import TrainingPlan
 from cumulo.catalog.coefficients import Coefficients, Section
+
+# Of an architecture with fewer results the range is that of one that nothing was fitted to.
+_FEW_CASES: Final = 4
 
 __all__ = ["StepTime", "TrainingPlan", "step_time"]
 
@@ -78,8 +81,8 @@ def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) 
     launch = count * micro.launch + constants.number("step_seconds")
     expected = count * micro.total + bubble + sent + gradients + optimizer + constants.number("step_seconds")
     target = "training_moe" if plan.shape.experts else "training_dense"
-    if not constants.table("matmul_share").keys() & set(lineage(cluster.architecture)):
-        target += "_unseen"  # no result of such a GPU was fitted to
+    if constants.pick("cases", *lineage(cluster.architecture)) < _FEW_CASES:
+        target += "_unseen"
     return StepTime(
         matmul=count * micro.work.matmul,
         attention=count * micro.work.attention,

@@ -15,8 +15,8 @@ from cumulo.catalog.coefficients import Section
 from cumulo.catalog.variants import Variant
 
 _TERA: Final = 1e12
-# A GPU held to less power than the board of its kind that was measured runs its tensor cores slower.
-_FULL_WATTS: Final = {"Hopper": 700.0, "Ampere": 400.0, "Volta": 300.0, "Blackwell": 1000.0}
+# TFLOPS a watt of the boards that were measured. One that promises more of its watts reaches less of what it promises.
+_MEASURED_PER_WATT: Final = {"Volta": 0.42, "Ampere": 0.78, "Ada": 0.37, "Hopper": 1.41, "Blackwell": 2.25}
 
 
 class Work(NamedTuple):
@@ -44,6 +44,8 @@ class Rates:
     fill_grouped: float
     """Side of a product at which half the rate is lost; products of experts come in groups that fill a GPU less."""
     elementwise: float
+    dequantise: float
+    """Bytes that a 4-bit weight moves to become a 16-bit one."""
     grouped: float
     """Of products of experts, for large ones."""
 
@@ -52,7 +54,9 @@ class Rates:
         variant, architecture = cluster.variant, cluster.architecture
         wide = plan.precision if plan.precision in ("fp32", "tf32") else "bf16"
         best = _achieved(variant, architecture, constants, wide)
-        base = best * constants.pick("matmul_share", *lineage(architecture))
+        # GeForce boards clock higher than their makers reckon with, so that results ask for more than the whole peak.
+        most = _peak(variant, wide) * _throttled(variant, architecture) * _TERA
+        base = min(best * constants.pick("matmul_share", *lineage(architecture)), most)
         matmul, grouped = base, base * constants.number("grouped_share")
         if plan.precision in ("fp8", "fp4") and _peak(variant, plan.precision):
             narrow = _achieved(variant, architecture, constants, plan.precision) / best
@@ -69,6 +73,7 @@ class Rates:
             fill=constants.number("fill"),
             fill_grouped=constants.number("fill_grouped"),
             elementwise=constants.pick("elementwise", plan.stack) * (1 if wide == "bf16" else 2),
+            dequantise=constants.number("dequantise_bytes"),
             grouped=grouped,
         )
 
@@ -78,7 +83,10 @@ def forward_layer(plan: TrainingPlan, rates: Rates) -> Work:
     shape, tokens = plan.shape, plan.tokens
     dense = shape.attention_parameters + shape.feed_forward_parameters(experts=0)
     matmul = _product(plan, rates, parameters=dense, tokens=tokens, inner=shape.ffn)
-    return Work(matmul, _attention(plan, rates), _elementwise(plan, rates, inner=shape.ffn))
+    elementwise = _elementwise(plan, rates, inner=shape.ffn)
+    if plan.method == "qlora":  # weights become 16-bit ones again in each pass
+        elementwise += rates.dequantise * dense / plan.tp / rates.memory
+    return Work(matmul, _attention(plan, rates), elementwise)
 
 
 def forward_expert_layer(plan: TrainingPlan, rates: Rates) -> Work:
@@ -167,10 +175,11 @@ def lineage(architecture: str | None) -> tuple[str | None, ...]:
 
 
 def _throttled(variant: Variant, architecture: str | None) -> float:
-    full = _FULL_WATTS.get(architecture or "")
-    if full is None or not variant.tdp_watts:
+    """What power leaves of the rate that boards of the architecture reach."""
+    measured = next((_MEASURED_PER_WATT[name] for name in lineage(architecture) if name in _MEASURED_PER_WATT), None)
+    if measured is None or not variant.tdp_watts or not variant.fp16_tensor_tflops:
         return 1.0
-    return float(min((variant.tdp_watts / full) ** 0.3, 1.0))
+    return float(min((measured * variant.tdp_watts / variant.fp16_tensor_tflops) ** 0.3, 1.0))
 
 
 def _peak(variant: Variant, precision: str) -> float:

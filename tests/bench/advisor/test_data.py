@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.advisor import data, memory, training
+from bench.advisor import data, memory, training_cases
 from bench.advisor.fit import BadData
 from cumulo.advisor.training_plan import TrainingPlan
 from cumulo.domain.quantities import GIB
@@ -63,7 +63,7 @@ def test_a_model_told_by_its_size_alone():
 
 
 def test_a_row_of_throughput_is_a_plan_and_seconds(tmp_path):
-    (case,) = training.cases(write(tmp_path, "llm_training_throughput", THROUGHPUT))
+    (case,) = training_cases.cases(write(tmp_path, "llm_training_throughput", THROUGHPUT))
     plan = case.plan
     assert (plan.dp, plan.sharding, plan.stack, plan.recompute) == (8, "zero3", "megatron", "none")
     assert case.seconds == pytest.approx(128 * 8192 / 11000 / 8)
@@ -72,13 +72,13 @@ def test_a_row_of_throughput_is_a_plan_and_seconds(tmp_path):
 
 def test_a_row_that_tells_flops_and_no_micro_batch_is_completed(tmp_path):
     row = {**THROUGHPUT, "tokens_per_s_gpu": "", "model_tflops_gpu": "500", "micro_batch": "", "source_table": "other"}
-    (case,) = training.cases(write(tmp_path, "llm_training_throughput", row))
+    (case,) = training_cases.cases(write(tmp_path, "llm_training_throughput", row))
     assert case.plan.micro_batch >= 1
-    assert case.seconds == pytest.approx(training.model_flops(case.plan) / (500e12 * 8))
+    assert case.seconds == pytest.approx(training_cases.model_flops(case.plan) / (500e12 * 8))
 
 
 def test_a_measured_iteration_is_a_plan_of_its_time(tmp_path):
-    (case,) = training.cases(write(tmp_path, "megatron_iteration_times", ITERATION))
+    (case,) = training_cases.cases(write(tmp_path, "megatron_iteration_times", ITERATION))
     assert case.plan.gpus == 8
     assert not case.plan.fused_attention
     assert case.seconds == 0.4
