@@ -190,8 +190,9 @@ def built(rows_of_file: Iterable[dict[str, str]], build: Callable[[dict[str, str
     for row in rows_of_file:
         try:
             made = build(row)
-        except BadData as error:
-            print(f"left out: {error}", file=sys.stderr)
+        except (BadData, KeyError) as error:
+            told = error if isinstance(error, BadData) else f"a row lacks the column {error}"
+            print(f"left out: {told}", file=sys.stderr)
             continue
         if made is not None:
             found.append(made)

@@ -33,10 +33,14 @@ class Row:
 
 
 class Target(NamedTuple):
-    """What is scored as one; `dropped` counts the rows that the data itself calls bad."""
+    """What is scored as one; `dropped` counts the rows that the data itself calls bad.
+
+    A `check` is shown but sets no bar: too few rows, or too far from what the advisor is asked.
+    """
 
     rows: Sequence[Row]
     dropped: int = 0
+    check: bool = False
 
 
 def score(rows: Sequence[Row], dropped: int = 0) -> dict[str, Any]:
@@ -96,8 +100,10 @@ def grouped(rows: Sequence[Row], key: Callable[[Row], str]) -> dict[str, list[Ro
 def report(targets: Mapping[str, Target]) -> dict[str, Any]:
     """For `--json`: each target, the same per GPU family and per source, and the simple rules beside it."""
     kept = {name: target for name, target in sorted(targets.items()) if target.rows}
+    scored = {name: score(target.rows, target.dropped) for name, target in kept.items()}
     return {
-        "targets": {name: score(target.rows, target.dropped) for name, target in kept.items()},
+        "targets": {name: each for name, each in scored.items() if not kept[name].check},
+        "checks": {name: each for name, each in scored.items() if kept[name].check},
         "families": {name: _by(target.rows, lambda row: gpu_family(row.gpu)) for name, target in kept.items()},
         "sources": {name: _by(target.rows, lambda row: row.source) for name, target in kept.items()},
         "baselines": {name: baseline_scores(target.rows) for name, target in kept.items()},
@@ -115,8 +121,8 @@ def as_json(found: Mapping[str, Any]) -> str:
 def as_text(found: Mapping[str, Any]) -> str:
     """One table: targets, below each its GPU families and the simple rules."""
     lines = [_line("target", "rows", "dropped", "mean", "median", "p90", "bias", "in 80 %", "high/low")]
-    for name, target in found["targets"].items():
-        lines.append(_scored(name, target))
+    for name, target in {**found["targets"], **found["checks"]}.items():
+        lines.append(_scored(f"{name} (check)" if name in found["checks"] else name, target))
         lines += [_scored(f"  {family}", scored) for family, scored in found["families"][name].items()]
         for rule, scored in found["baselines"][name].items():
             mean, median, bias = (f"{100 * scored[key]:.1f} %" for key in ("mape", "median_ape", "bias"))

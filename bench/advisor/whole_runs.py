@@ -20,7 +20,7 @@ _GPUS = 1024
 
 def targets(folder: Path) -> dict[str, Target]:
     found = {"llm_full_runs": list(_runs(folder)), "finetune_time": [_finetune(case) for case in finetunes(folder)]}
-    return {name: Target(rows) for name, rows in found.items() if rows}
+    return {name: Target(rows, check=True) for name, rows in found.items() if rows}
 
 
 def _runs(folder: Path) -> Iterator[Row]:

@@ -101,3 +101,9 @@ def test_generating_and_running_out_of_memory(tmp_path):
     assert generated.question.held_as == "nf4"
     assert failed.out_of_memory
     assert not failed.peak
+
+
+def test_a_row_without_a_column_is_left_out_with_its_name(tmp_path, capsys):
+    row = {name: text for name, text in THROUGHPUT.items() if name != "gpu"}
+    assert training_cases.cases(write(tmp_path, "llm_training_throughput", row)) == []
+    assert "'gpu'" in capsys.readouterr().err

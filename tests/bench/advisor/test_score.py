@@ -50,6 +50,12 @@ def test_a_report_has_every_target_and_no_empty_one():
     assert "A100" in as_text(found)
 
 
+def test_a_check_stands_apart():
+    found = report({"time": Target([row(1, 1)]), "far": Target([row(1, 1)], check=True)})
+    assert (list(found["targets"]), list(found["checks"])) == (["time"], ["far"])
+    assert "far (check)" in as_text(found)
+
+
 def test_a_folder_is_scored_and_files_that_it_lacks_are_skipped(tmp_path, capsys):
     write(tmp_path, "megatron_iteration_times", ITERATION)
     write(tmp_path, "finetune_memory_time", FINETUNE, {**FINETUNE, "suspect": "typing error"})
