@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from cumulo.cli.advise_amounts import AMOUNT, TIME, TOKENS, WHOLE
-from cumulo.cli.advise_table import money, number, span
-from cumulo.client.answers.advice import Interval
+from cumulo.cli.advise_table import money, number, span, table
+from cumulo.client.answers.advice import Advice, Interval
+from cumulo.client.decode import decode
 from tests.client.stub import Reply, problem
 
 PLAN = {
@@ -114,7 +115,7 @@ def test_nothing_fits_is_exit_4_with_what_would_do(cumulo, stub, tmp_path):
     stub.on("POST", "/v1/advice", Reply(NOTHING))
     done = cumulo(*TRAIN)
     assert done.returncode == 4
-    assert b"Nothing fits." in done.stdout
+    assert done.stderr == b"error: nothing fits\nhint: QLoRA (4-bit weights): then 1 x L4 would do\n"
     assert b"QLoRA (4-bit weights): then 1 x L4 would do" in done.stdout
     done = cumulo(*TRAIN, "-o", str(tmp_path / "task.yaml"))
     assert b"no plan to write" in done.stderr
@@ -237,3 +238,21 @@ def test_a_run_file_is_sent_without_its_files(cumulo, stub, tmp_path):
     assert stub.seen("POST", "/v1/advice")[1].json["run"] == {"run": "./y"}
     done = cumulo("advise", str(tmp_path / "other.yaml"))
     assert (done.returncode, b"can't be read" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "titles"),
+    [
+        (200, "GPUS LAYOUT GB EACH TIME COST BOUGHT WHERE LIMIT BEST AT"),
+        (100, "GPUS GB EACH TIME COST BOUGHT WHERE LIMIT BEST AT"),
+        (70, "GPUS TIME COST WHERE BEST AT"),
+    ],
+)
+def test_a_narrow_terminal_is_spared_what_can_be_read_below(monkeypatch, columns, titles):
+    monkeypatch.setattr("cumulo.cli.tables.is_terminal", lambda stream: True)
+    monkeypatch.setattr("cumulo.cli.advise_table.is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = table(decode(Advice, ADVICE)).splitlines()
+    assert " ".join(lines[0].split()) == titles
+    assert all(len(line) <= columns for line in lines)

@@ -58,7 +58,7 @@ def _limits(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(session: Session, advice: Advice, output: Path | None) -> int:
-    """Prints the advice, and writes the run file. Exit code 4 where nothing fits."""
+    """Prints the advice, and writes the run file. Raises CumuloError (unsatisfiable) where nothing fits."""
     from cumulo.cli import advise_table
 
     if session.as_json:
@@ -67,7 +67,9 @@ def show(session: Session, advice: Advice, output: Path | None) -> int:
         click.echo(advise_table.text(advice))
     if output is not None:
         write(advice, output)
-    return 0 if advice.plans else CumuloError("unsatisfiable", "").kind.exit_code
+    if not advice.plans:
+        raise CumuloError("unsatisfiable", "nothing fits", hint="; ".join(advice.suggestions[:1]))
+    return 0
 
 
 def write(advice: Advice, output: Path) -> None:

@@ -1,12 +1,17 @@
 """Advice as a person reads it: the answer first, then the table, then how it comes about; one screen."""
 
 import math
+import shutil
+import sys
+from collections.abc import Sequence
 
 from cumulo.cli import phrases
 from cumulo.cli.phrases import DASH, clean
-from cumulo.cli.tables import Column, render, styled
+from cumulo.cli.tables import Column, is_terminal, render, styled, width
 from cumulo.client.answers.advice import Advice, Interval, Plan
 
+_DROPPED = ("LAYOUT", "LIMIT", "GB EACH", "BOUGHT")
+_NARROW = 6
 _UNITS = (("d", 2 * 86400.0, 86400.0), ("h", 3600.0, 3600.0), ("min", 60.0, 60.0), ("s", 1.0, 1.0), ("ms", 0.0, 1e-3))
 _SCALES = ((1e12, " T"), (1e9, " G"), (1e6, " M"))
 
@@ -18,7 +23,6 @@ def text(one: Advice) -> str:
         parts.append(answer(one))
         parts.append(table(one))
     else:
-        parts.append("Nothing fits.")
         parts += [_list("What would do:", one.suggestions)] if one.suggestions else []
     if one.reasoning:
         parts.append(_list("Why:", one.reasoning))
@@ -59,7 +63,23 @@ def table(one: Advice) -> str:
         Column("BOUGHT"), Column("WHERE", shrinks=True), Column("LIMIT", shrinks=True), Column("BEST AT", shrinks=True),
     )  # fmt: skip
     rows = [_row(plan, best=place == one.recommended, endless=endless) for place, plan in enumerate(one.plans)]
-    return render(columns, rows)
+    return render(*_fitted(columns, rows))
+
+
+def _fitted(columns: Sequence[Column], rows: list[list[str]]) -> tuple[list[Column], list[list[str]]]:
+    """Without what can be read under `Why` as well, as far as a narrow terminal makes that necessary."""
+    kept = list(range(len(columns)))
+    limit = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
+    for title in _DROPPED:
+        widths = [
+            _NARROW if column.shrinks else max(width(cell) for cell in (column.title, *(row[place] for row in rows)))
+            for place, column in enumerate(columns)
+            if place in kept
+        ]
+        if limit is None or sum(widths) + 2 * (len(kept) - 1) <= limit:
+            break
+        kept = [place for place in kept if columns[place].title != title]
+    return [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
 def _row(plan: Plan, *, best: bool, endless: bool) -> list[str]:
