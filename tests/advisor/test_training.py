@@ -39,6 +39,19 @@ def test_a_faster_gpu_takes_less_time():
     assert seconds(PLAN, "B200") < seconds(PLAN, "H100-80GB") < seconds(PLAN, "A100-80GB")
 
 
+@pytest.mark.parametrize(
+    ("better", "than"), [("RTX5090", "RTX4090"), ("L40S", "L40"), ("A100-80GB", "A40"), ("H200", "H100-80GB")]
+)
+def test_boards_of_a_line_keep_their_order(better, than):
+    plan = replace(PLAN, dp=1, method="lora", sharding="none", stack="eager")
+    assert seconds(plan, better) < seconds(plan, than)
+
+
+def test_a_board_held_to_few_watts_reaches_less_of_its_peak():
+    plan = replace(PLAN, dp=1, method="lora", sharding="none", stack="eager")
+    assert seconds(plan, "L4") / seconds(plan, "RTX4090") > 1.3 * 165.2 / 121  # their peaks
+
+
 def test_twice_the_batch_takes_nearly_twice_the_time():
     assert seconds(replace(PLAN, global_batch=128)) == pytest.approx(2 * seconds(PLAN), rel=0.1)
 
@@ -79,8 +92,8 @@ def test_few_micro_batches_make_a_pipeline_wait():
 
 
 def test_a_range_is_wider_for_gpus_that_nothing_was_measured_on():
-    seen, unseen = step_time(PLAN, cluster(), HELD).total, step_time(PLAN, cluster("MI300X"), HELD).total
-    assert unseen.ratio > seen.ratio
+    seen, *unseen = (step_time(PLAN, cluster(name), HELD).total for name in ("H200", "MI300X", "RTX3090", "L40S"))
+    assert all(each.ratio > seen.ratio for each in unseen)
 
 
 @settings(max_examples=60)

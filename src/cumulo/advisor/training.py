@@ -10,7 +10,15 @@ from typing import Final, NamedTuple
 from cumulo.advisor.estimate import Range, Spread
 from cumulo.advisor.memory import expert_parameters
 from cumulo.advisor.topology import Cluster, Links, all_reduce_seconds
-from cumulo.advisor.training_layers import Rates, Work, forward_expert_layer, forward_head, forward_layer, lineage
+from cumulo.advisor.training_layers import (
+    Rates,
+    Work,
+    forward_expert_layer,
+    forward_head,
+    forward_layer,
+    lineage,
+    resembles_measured,
+)
 from cumulo.advisor.training_plan import TrainingPlan
 from cumulo.catalog.coefficients import Coefficients, Section
 
@@ -81,7 +89,8 @@ def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) 
     launch = count * micro.launch + constants.number("step_seconds")
     expected = count * micro.total + bubble + sent + gradients + optimizer + constants.number("step_seconds")
     target = "training_moe" if plan.shape.experts else "training_dense"
-    if constants.pick("cases", *lineage(cluster.architecture)) < _FEW_CASES:
+    few = constants.pick("cases", *lineage(cluster.architecture)) < _FEW_CASES
+    if few or not resembles_measured(cluster.variant, cluster.architecture, constants):
         target += "_unseen"
     return StepTime(
         matmul=count * micro.work.matmul,

@@ -15,8 +15,11 @@ from cumulo.catalog.coefficients import Section
 from cumulo.catalog.variants import Variant
 
 _TERA: Final = 1e12
-# TFLOPS a watt of the boards that were measured. One that promises more of its watts reaches less of what it promises.
+# TFLOPS a watt of the boards that were measured. One that promises more for its watts reaches less of what it promises,
+# and one that promises less (GeForce, workstation boards) more, up to its peak.
 _MEASURED_PER_WATT: Final = {"Volta": 0.42, "Ampere": 0.78, "Ada": 0.37, "Hopper": 1.41, "Blackwell": 2.25}
+_MOST_UNTHROTTLED: Final = 1.3
+_ALIKE: Final = 0.06
 
 
 class Work(NamedTuple):
@@ -55,7 +58,7 @@ class Rates:
         wide = plan.precision if plan.precision in ("fp32", "tf32") else "bf16"
         best = _achieved(variant, architecture, constants, wide)
         # GeForce boards clock higher than their makers reckon with, so that results ask for more than the whole peak.
-        most = _peak(variant, wide) * _throttled(variant, architecture) * _TERA
+        most = _peak(variant, wide) * min(_throttled(variant, architecture), 1.0) * _TERA
         base = min(best * constants.pick("matmul_share", *lineage(architecture)), most)
         matmul, grouped = base, base * constants.number("grouped_share")
         if plan.precision in ("fp8", "fp4") and _peak(variant, plan.precision):
@@ -174,12 +177,18 @@ def lineage(architecture: str | None) -> tuple[str | None, ...]:
     return (architecture, architecture.split()[0]) if architecture else (None,)
 
 
+def resembles_measured(variant: Variant, architecture: str | None, constants: Section) -> bool:
+    """Whether a board was measured itself, or is run at about the power of those of its architecture that were."""
+    measured = variant.name in constants.table("matmul_bf16")
+    return measured or abs(_throttled(variant, architecture) - 1) < _ALIKE
+
+
 def _throttled(variant: Variant, architecture: str | None) -> float:
-    """What power leaves of the rate that boards of the architecture reach."""
+    """What power makes of the rate that the measured boards of the architecture reach."""
     measured = next((_MEASURED_PER_WATT[name] for name in lineage(architecture) if name in _MEASURED_PER_WATT), None)
     if measured is None or not variant.tdp_watts or not variant.fp16_tensor_tflops:
         return 1.0
-    return float(min((measured * variant.tdp_watts / variant.fp16_tensor_tflops) ** 0.3, 1.0))
+    return float(min((measured * variant.tdp_watts / variant.fp16_tensor_tflops) ** 0.3, _MOST_UNTHROTTLED))
 
 
 def _peak(variant: Variant, precision: str) -> float:
