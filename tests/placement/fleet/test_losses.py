@@ -55,9 +55,8 @@ def test_compiled_loops_agree(rows, asked, appraisal):
     there, where = np.full(len(rows), NEVER, np.int32), np.full(len(rows), -1, np.int8)
     every = np.arange(len(rows), dtype=np.int32)
     standing = Standing(len(rows), value)
-    kernels.stand(rows.state, value, every, standing.fragmented, standing.sums, standing.worth)
-    kept = (standing.sums, standing.worth)
-    kernels.losses(rows.state, value, *asked, every, standing.fragmented, there, where, kept)
+    kernels.stand(rows.state, value, every, standing.kept)
+    kernels.losses(rows.state, value, standing.kept, rows.grown, *asked, there, where, every)
     np.testing.assert_array_equal(there, loss)
     np.testing.assert_array_equal(where[loss != NEVER], device[loss != NEVER])
 

@@ -53,9 +53,9 @@ def test_fragmentation_counts_more_as_runs_come_and_go():
     prices = prices_of([demand((470, 470), 0.5), demand((1000, 1000), 0.5)], TWO_KINDS)
     worth = worth_of(prices, TWO_KINDS, devices=8, ended=1.0)
     # With CPUs enough: a thousandth of a device of which 300 are free serves nobody, of 470 the small ask. Each takes
-    # 4 CPUs, which count a tenth of a device.
+    # 4 CPUs, which count a tenth of a device; the larger is drawn more often than by heads.
     assert worth.idle[0, -1, 30] == pytest.approx(NANO / 1000)
-    assert worth.idle[0, -1, 47] == pytest.approx(NANO / 1000 * 1.1 / (1.1 + 0.57))
+    assert worth.idle[0, -1, 47] == pytest.approx(NANO / 1000 * 1.1**1.5 / (1.1**1.5 + 0.57**1.5))
     assert worth_of(prices, TWO_KINDS, devices=8, ended=0.0).idle.max() < worth.idle.max() / 10
 
 

@@ -45,7 +45,7 @@ class Appraisal:
 
     def review(self, capacity: Capacity, devices: int) -> Worth:
         """Prices what is expected now. `devices`: the most on one row."""
-        self.prices = prices_of(self.mix.review(), capacity)
+        self.prices = prices_of(self.mix.review(), capacity, self.prices)
         return self.worth(capacity, devices)
 
     def worth(self, capacity: Capacity, devices: int) -> Worth:

@@ -75,9 +75,14 @@ class Chooser:
 
     def _forget(self) -> None:
         """Nothing that was worked out holds any more."""
-        self._standing = Standing(len(self.rows), self.worth)
         self._states, self._memo = States(self.rows), Memo(self.worth)
         self._groups: _Groups | None = None
+        self._stand()
+
+    def _stand(self) -> None:
+        """Nothing is known yet of what the rows are worth."""
+        self._standing = Standing(len(self.rows), self.worth)
+        self._bound = (self.rows.state, self.worth, self._standing.kept, self.rows.grown)
 
     def learn(self, asked: Asked) -> int:
         """The number by which an ask is known here from now on."""
@@ -88,7 +93,8 @@ class Chooser:
         """Goes by another worth from now on."""
         self.worth, self.tolerance = worth, tolerance
         self._kept = [None] * len(self._kept)
-        self._standing, self._memo, self._groups = Standing(len(self.rows), worth), Memo(worth), None
+        self._memo, self._groups = Memo(worth), None
+        self._stand()
 
     def copy(self, rows: Rows) -> "Chooser":
         """The same over a copy of the rows; what was worked out stays known to both."""
@@ -96,8 +102,8 @@ class Chooser:
         twin.rows, twin.worth, twin.tolerance, twin.kernels = rows, self.worth, self.tolerance, self.kernels
         # One list: what is known of an ask by its number, to both, must be of the same ask.
         twin._asked, twin._all = self._asked, self._all
-        twin._groups = self._groups
-        twin._standing, twin._states, twin._memo = Standing(len(rows), self.worth), self._states.copy(), self._memo
+        twin._groups, twin._states, twin._memo = self._groups, self._states.copy(), self._memo
+        twin._stand()
         for kept in self._kept:
             if kept is not None:
                 kept.shared = True
@@ -109,13 +115,12 @@ class Chooser:
         kept = self._kept_of(number)
         if self.kernels is not None and kept is not None and (rows := self.rows.since(kept.seen)) is not None:
             self._own(kept)
-            standing = self._standing
-            row = self.kernels.pick(
-                self.rows.state, self.worth, *self._asked[number], rows, standing.fragmented, kept.loss, kept.device,
-                (standing.sums, standing.worth), standing.stale(self.rows), self.rows.grown, kept.seen, self.tolerance,
+            row, device, loss = self.kernels.pick(
+                *self._bound, *self._asked[number], kept.loss, kept.device, self._standing.stale(self.rows), rows,
+                kept.seen, self.tolerance,
             )  # fmt: skip
             kept.seen = self.rows.changes
-            return Pick(row, int(kept.device[row]), int(kept.loss[row])) if row >= 0 else None
+            return Pick(row, device, loss) if row >= 0 else None
         kept = self._refreshed(number)
         least = int(kept.loss.min()) if len(kept.loss) else int(NEVER)
         if least == NEVER:
@@ -133,7 +138,8 @@ class Chooser:
 
     def _kept_of(self, number: int) -> _Kept | None:
         """What is kept of an ask, which a copy may have learnt."""
-        self._kept += [None] * (number + 1 - len(self._kept))
+        if number >= len(self._kept):
+            self._kept += [None] * (number + 1 - len(self._kept))
         return self._kept[number]
 
     def _refreshed(self, number: int) -> _Kept:
@@ -164,10 +170,10 @@ class Chooser:
             groups = self._groups = self._grouped(self.kernels)
         rows = len(groups.state.kind)
         loss, device = np.full(rows, NEVER, np.int32), np.full(rows, -1, np.int8)
-        standing = (groups.standing.sums, groups.standing.worth)
         every = np.arange(rows, dtype=np.int32)
+        grown = np.zeros(rows, dtype=np.int64)
         self.kernels.losses(
-            groups.state, self.worth, *self._asked[number], every, self._standing.fragmented, loss, device, standing
+            groups.state, self.worth, groups.standing.kept, grown, *self._asked[number], loss, device, every
         )
         return _Kept(loss[groups.of_row], device[groups.of_row], groups.seen)
 
@@ -176,7 +182,7 @@ class Chooser:
         state = State(*(array[first] for array in self.rows.state))
         standing = Standing(len(first), self.worth)
         every = np.arange(len(first), dtype=np.int32)
-        kernels.stand(state, self.worth, every, self._standing.fragmented, standing.sums, standing.worth)
+        kernels.stand(state, self.worth, every, standing.kept)
         return _Groups(of_row, state, standing, self.rows.changes)
 
     @staticmethod
@@ -188,11 +194,8 @@ class Chooser:
         asked = self._asked[number]
         if self.kernels is not None:
             standing, state = self._standing, self.rows.state
-            sums_and_worth = (standing.sums, standing.worth)
-            self.kernels.stand(state, self.worth, standing.stale(self.rows), standing.fragmented, *sums_and_worth)
-            self.kernels.losses(
-                state, self.worth, *asked, rows, standing.fragmented, kept.loss, kept.device, sums_and_worth
-            )
+            self.kernels.stand(state, self.worth, standing.stale(self.rows), standing.kept)
+            self.kernels.losses(*self._bound, *asked, kept.loss, kept.device, rows)
         else:
             if not self._states.follow(self.rows):
                 self._forget()

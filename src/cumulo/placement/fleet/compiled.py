@@ -1,5 +1,6 @@
 """The same losses in loops that numba compiles (`pip install cumulo[scale]`), for fleets of thousands of nodes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -11,11 +12,30 @@ from cumulo.placement.fleet.prices import CELL
 from cumulo.placement.fleet.rows import EMPTY
 
 _NEVER = int(plain.NEVER)
-_MICRO = plain.MICRO
+_MICRO, _TIES = plain.MICRO, plain.TIES
 _LEAST_CPUS, _LEAST_MEMORY = plain.LEAST_CPUS, plain.LEAST_MEMORY
 _SHARE_CPUS, _SHARE_MEMORY = plain.LEAST_SHARE_CPUS, plain.LEAST_SHARE_MEMORY
 _TOP = int(np.iinfo(np.int64).max)
 _compile: Any = numba.njit(cache=True, nogil=True)
+
+
+class _Direct:
+    """A kernel of one signature, called past the look at its arguments' types: that takes longer than most kernels."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._kernel: Any = _compile(function)
+        self._entry: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._entry is not None:
+            return self._entry(*arguments)
+        result = self._kernel(*arguments)
+        if len(self._kernel.overloads) == 1:
+            self._entry = next(iter(self._kernel.overloads.values())).entry_point
+        return result
+
+
+# Tuples of arrays are taken apart before each loop: passed on for each row they would be copied, a thousand bytes each.
 
 
 @_compile
@@ -27,99 +47,113 @@ def _need(asked, total, free, milli, devices, least, least_share):  # type: igno
 
 
 @_compile
-def _idle(worth, kind, step, free):  # type: ignore[no-untyped-def]
-    """What the free parts of a row's devices cost while they are idle, blocks apart."""
-    found = 0
-    for device in range(free.shape[0]):
-        if free[device] > 0:
-            found += np.int64(free[device]) * worth.idle[kind, step, free[device] // CELL]
-    return found
-
-
-@_compile
-def stand(state, worth, rows, fragmented, sums, worths):  # type: ignore[no-untyped-def]
-    """Works out anew what `rows` are worth as they are: `losses.Standing` in loops."""
-    prices = worth.cpu.shape[1]
+def stand(state, worth, rows, kept):  # type: ignore[no-untyped-def]
+    """Works out anew what `rows` are worth as they are: `losses.Standing` in loops, into its `kept`."""
+    kinds, cpus, full, free = state.kind, state.cpus, state.full, state.free
+    price, whole, part, idle, block = worth.cpu, worth.whole, worth.part, worth.idle, worth.block
+    sums, values, wasted, thresholds = kept.sums, kept.worth, kept.idle, worth.steps
     for index in range(rows.shape[0]):
         row = rows[index]
-        kind, cpus, full, free = state.kind[row], state.cpus[row], np.int64(state.full[row]), state.free[row]
-        before = _TOP
-        for j in range(prices):
-            found = worth.cpu[kind, j] * cpus + worth.whole[kind, full, j]
-            for device in range(free.shape[0]):
-                if 0 < free[device] < WHOLE_MILLI:
-                    found += worth.part[kind, free[device] // CELL, j]
-            sums[row, j] = found
-            before = min(before, found)
-        if fragmented:
-            step = np.searchsorted(worth.steps, cpus, side="right")
-            before -= _idle(worth, kind, step, free) - full * WHOLE_MILLI * worth.block[kind, step, full]
-        worths[row] = before
+        kind, still = kinds[row], np.int64(full[row])
+        for j in range(price.shape[1]):
+            sums[row, j] = price[kind, j] * cpus[row] + whole[kind, still, j]
+        wasted[row] = 0
+        for device in range(free.shape[1]):
+            milli = np.int64(free[row, device])
+            if 0 < milli < WHOLE_MILLI:
+                for j in range(price.shape[1]):
+                    sums[row, j] += part[kind, milli // CELL, j]
+            if milli:
+                for step in range(wasted.shape[1]):
+                    wasted[row, step] += milli * idle[kind, step, milli // CELL]
+        values[row] = sums[row].min()
+        if wasted.shape[1]:
+            step = np.searchsorted(thresholds, cpus[row], side="right")
+            values[row] -= wasted[row, step] - still * WHOLE_MILLI * block[kind, step, still]
 
 
 @_compile
-def _row(state, worth, gpus, asked_milli, asked_cpus, asked_memory, mode, row, fragmented, standing):  # type: ignore[no-untyped-def]
-    """(loss in micro-devices, device) of one row. `standing` is what the rows' value sums to, and their worth."""
-    kind = state.kind[row]
-    milli = np.int64(asked_milli[kind])
-    if not state.ready[row] or (gpus > 0 and milli == 0) or (gpus == 0 and not state.first[row]):
-        return _NEVER, -1
-    total, free_cpus, count = milli * max(1, gpus), state.cpus[row], np.int64(state.devices[row])
-    cpus = _need(asked_cpus, state.node_cpus[row], free_cpus, total, count, _LEAST_CPUS, _SHARE_CPUS)
-    if cpus > free_cpus:
-        return _NEVER, -1
-    least = _LEAST_MEMORY * max(1, gpus)
-    memory = state.memory[row]
-    if _need(asked_memory, state.node_memory[row], memory, total, count, least, _SHARE_MEMORY) > memory:
-        return _NEVER, -1
-    full = np.int64(state.full[row])
-    if mode == EMPTY and full < gpus:
-        return _NEVER, -1
-    free = state.free[row]
-    prices = worth.cpu.shape[1]
-    sums, before = standing[0][row], standing[1][row]
-    step, idle = 0, 0
-    if fragmented:
-        step = np.searchsorted(worth.steps, free_cpus - cpus, side="right")
-        idle = _idle(worth, kind, step, free)
-    if mode == EMPTY:
-        after = _TOP
-        for j in range(prices):
-            found = sums[j] - worth.cpu[kind, j] * cpus + worth.whole[kind, full - gpus, j] - worth.whole[kind, full, j]
-            after = min(after, found)
-        if fragmented:
-            idle -= gpus * WHOLE_MILLI * worth.idle[kind, step, WHOLE_MILLI // CELL]
-            after -= idle - (full - gpus) * WHOLE_MILLI * worth.block[kind, step, full - gpus]
-        return (before - after) // _MICRO, -1
-    best, chosen, best_free = -_TOP, -1, WHOLE_MILLI
-    for device in range(free.shape[0]):
-        here = int(free[device])
-        held = state.mode[row, device]
-        if here < milli or (held != EMPTY and held != mode):
+def _fitting(state, gpus, asked_milli, asked_cpus, asked_memory, mode, rows, grown, seen, loss, device):  # type: ignore[no-untyped-def]
+    """(those of `rows` on which the ask fits, the CPUs that it takes of each); on the others its loss is NEVER.
+
+    What did not fit after `seen` changes, and was not freed since, is left as it is.
+    """
+    kinds, free_cpus, free_memory = state.kind, state.cpus, state.memory
+    node_cpus, node_memory, devices = state.node_cpus, state.node_memory, state.devices
+    full, largest, ready, first = state.full, state.largest, state.ready, state.first
+    there, taken = np.empty(rows.shape[0], dtype=np.int32), np.empty(rows.shape[0], dtype=np.int64)
+    count, least = 0, _LEAST_MEMORY * max(1, gpus)
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        if loss[row] == _NEVER and grown[row] <= seen:
             continue
-        repeated = False
-        for other in range(device):
-            repeated = repeated or (free[other] == here and state.mode[row, other] == held)
-        if repeated:
+        loss[row], device[row] = _NEVER, -1
+        milli = np.int64(asked_milli[kinds[row]])
+        if not ready[row] or (gpus > 0 and milli == 0) or (gpus == 0 and not first[row]):
             continue
-        rest = here - milli
-        after = _TOP
-        for j in range(prices):
-            found = sums[j] - worth.cpu[kind, j] * cpus + worth.part[kind, rest // CELL, j]
-            if here == WHOLE_MILLI:
-                found -= worth.whole[kind, full, j] - worth.whole[kind, full - 1, j]
-            else:
-                found -= worth.part[kind, here // CELL, j]
-            after = min(after, found)
-        if fragmented:
-            still = full - (here == WHOLE_MILLI)
-            after += here * worth.idle[kind, step, here // CELL] - rest * worth.idle[kind, step, rest // CELL]
-            after -= idle - still * WHOLE_MILLI * worth.block[kind, step, still]
-        if chosen < 0 or after > best or (after == best and here < best_free):
-            best, chosen, best_free = after, device, here
-    if chosen < 0:
-        return _NEVER, -1
-    return (before - best) // _MICRO, chosen
+        if (mode == EMPTY and full[row] < gpus) or (mode != EMPTY and largest[row] < milli):
+            continue
+        total, all_devices = milli * max(1, gpus), np.int64(devices[row])
+        cpus = _need(asked_cpus, node_cpus[row], free_cpus[row], total, all_devices, _LEAST_CPUS, _SHARE_CPUS)
+        memory = _need(asked_memory, node_memory[row], free_memory[row], total, all_devices, least, _SHARE_MEMORY)
+        if cpus <= free_cpus[row] and memory <= free_memory[row]:
+            there[count], taken[count] = row, cpus
+            count += 1
+    return there[:count], taken[:count]
+
+
+@_compile
+def _whole(state, worth, kept, gpus, rows, taken, loss):  # type: ignore[no-untyped-def]
+    """Writes the losses of `gpus` whole devices and the CPUs taken, on rows that have them."""
+    kinds, cpus, full = state.kind, state.cpus, state.full
+    price, whole, idle, block, thresholds = worth.cpu, worth.whole, worth.idle, worth.block, worth.steps
+    sums, values, wasted = kept.sums, kept.worth, kept.idle
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        kind, still = kinds[row], np.int64(full[row])
+        left, after = still - gpus, _TOP
+        for j in range(price.shape[1]):
+            gone = price[kind, j] * taken[index] + whole[kind, still, j] - whole[kind, left, j]
+            after = min(after, sums[row, j] - gone)
+        if wasted.shape[1]:
+            step = np.searchsorted(thresholds, cpus[row] - taken[index], side="right")
+            after += gpus * WHOLE_MILLI * idle[kind, step, WHOLE_MILLI // CELL] - wasted[row, step]
+            after += left * WHOLE_MILLI * block[kind, step, left]
+        loss[row] = (values[row] - after) // _MICRO
+
+
+@_compile
+def _fraction(state, worth, kept, asked_milli, mode, rows, taken, loss, chosen):  # type: ignore[no-untyped-def]
+    """Writes the losses of a fraction and the CPUs taken, and the device of each row that it is best on."""
+    kinds, cpus, full, free, modes = state.kind, state.cpus, state.full, state.free, state.mode
+    price, whole, part, idle, block = worth.cpu, worth.whole, worth.part, worth.idle, worth.block
+    sums, values, wasted, thresholds = kept.sums, kept.worth, kept.idle, worth.steps
+    for index in range(rows.shape[0]):
+        row = rows[index]
+        kind, milli, best, step = kinds[row], np.int64(asked_milli[kinds[row]]), np.int64(_TOP), 0
+        if wasted.shape[1]:
+            step = np.searchsorted(thresholds, cpus[row] - taken[index], side="right")
+        for device in range(free.shape[1]):
+            here, held = np.int64(free[row, device]), modes[row, device]
+            if here < milli or (held != EMPTY and held != mode):
+                continue
+            rest, opens, still = here - milli, here == WHOLE_MILLI, np.int64(full[row])
+            after = _TOP
+            for j in range(price.shape[1]):
+                gone = price[kind, j] * taken[index] - part[kind, rest // CELL, j]
+                if opens:
+                    gone += whole[kind, still, j] - whole[kind, still - 1, j]
+                else:
+                    gone += part[kind, here // CELL, j]
+                after = min(after, sums[row, j] - gone)
+            if wasted.shape[1]:
+                after += here * idle[kind, step, here // CELL] - rest * idle[kind, step, rest // CELL]
+                after -= wasted[row, step] - (still - opens) * WHOLE_MILLI * block[kind, step, still - opens]
+            # The most worth is left; of equals the fullest device, then the first.
+            order = here - after * _TIES
+            if order < best:
+                best = order
+                loss[row], chosen[row] = (values[row] - after) // _MICRO, device
 
 
 @_compile
@@ -179,46 +213,36 @@ def group(state):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def losses(state, worth, gpus, milli, cpus, memory, mode, rows, fragmented, loss, device, standing):  # type: ignore[no-untyped-def]
-    """Writes loss and device of each of `rows` into the arrays of all rows."""
-    for index in range(rows.shape[0]):
-        row = rows[index]
-        loss[row], device[row] = _row(state, worth, gpus, milli, cpus, memory, mode, row, fragmented, standing)
+def _work_out(state, worth, kept, grown, gpus, milli, cpus, memory, mode, loss, device, rows, seen):  # type: ignore[no-untyped-def]
+    there, taken = _fitting(state, gpus, milli, cpus, memory, mode, rows, grown, seen, loss, device)
+    if mode == EMPTY:
+        _whole(state, worth, kept, gpus, there, taken, loss)
+    else:
+        _fraction(state, worth, kept, milli, mode, there, taken, loss, device)
 
 
 @_compile
-def pick(  # type: ignore[no-untyped-def]
-    state,
-    worth,
-    gpus,
-    milli,
-    cpus,
-    memory,
-    mode,
-    rows,
-    fragmented,
-    loss,
-    device,
-    standing,
-    stale,
-    grown,
-    seen,
-    tolerance,
-):
-    """Brings the losses of the changed `rows` up to date and gives the first row within `tolerance` of the least.
+def losses(state, worth, kept, grown, gpus, milli, cpus, memory, mode, loss, device, rows):  # type: ignore[no-untyped-def]
+    """Writes loss and device of each of `rows` into the arrays of all rows."""
+    _work_out(state, worth, kept, grown, gpus, milli, cpus, memory, mode, loss, device, rows, -1)
 
-    `stale` are the rows whose `standing` is to be worked out anew.
+
+@_Direct
+def pick(  # type: ignore[no-untyped-def]
+    state, worth, kept, grown, gpus, milli, cpus, memory, mode, loss, device, stale, rows, seen, tolerance
+):
+    """(row, device, loss) of the first row within `tolerance` of the least loss, row −1 where there is none.
+
+    Brings up to date what the `stale` rows are worth, and then the losses of the ask on `rows`, which may have changed
+    since `seen` changes.
     """
-    stand(state, worth, stale, fragmented, standing[0], standing[1])
-    for index in range(rows.shape[0]):
-        row = rows[index]
-        if loss[row] != _NEVER or grown[row] > seen:
-            loss[row], device[row] = _row(state, worth, gpus, milli, cpus, memory, mode, row, fragmented, standing)
+    stand(state, worth, stale, kept)
+    _work_out(state, worth, kept, grown, gpus, milli, cpus, memory, mode, loss, device, rows, seen)
     least = loss.min()
     if least == _NEVER:
-        return -1
+        return -1, -1, 0
     most = np.int64(least) + tolerance
     for row in range(loss.shape[0]):
         if loss[row] <= most:
-            return row
-    return -1
+            return row, np.int64(device[row]), np.int64(loss[row])
+    return -1, -1, 0

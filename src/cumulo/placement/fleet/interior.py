@@ -76,11 +76,10 @@ def _advance(use: Floats, point: _Point, over: Floats, under: Floats, mu: float)
     weight = point.levels / point.reduced
     normal = (use * weight) @ use.T
     normal[np.diag_indices(len(over))] += point.slack / point.prices
-    inverse = np.linalg.inv(np.linalg.cholesky(normal))
 
     def towards(products: Floats, slack_products: Floats) -> _Point:
         right = use @ (products / point.reduced + weight * under) + slack_products / point.prices - over
-        prices = inverse.T @ (inverse @ right)
+        prices = np.linalg.solve(normal, right).astype(np.float64, copy=False)
         reduced = use.T @ prices - under
         levels = (products - point.levels * reduced) / point.reduced
         slack = (slack_products - point.slack * prices) / point.prices
@@ -100,5 +99,5 @@ def _advance(use: Floats, point: _Point, over: Floats, under: Floats, mu: float)
 
 def _room(value: Floats, by: Floats) -> float:
     """How many times `by` may be added before a part of `value` is 0."""
-    shrinks = by < 0
-    return float((-value[shrinks] / by[shrinks]).min()) if shrinks.any() else np.inf
+    fastest = float((by / value).min())
+    return -1.0 / fastest if fastest < 0 else np.inf

@@ -67,13 +67,26 @@ def _need(
     return found
 
 
+class Stood(NamedTuple):
+    """What R rows are worth as they are: `sums[r, j]` of the value at each price per CPU, `worth[r]`, and `idle[r, b]`,
+    what the free parts of their devices cost while idle, blocks apart, where CPUs for b steps are left (B 0: nothing).
+    """
+
+    sums: Int64s
+    worth: Int64s
+    idle: Int64s
+
+
 class Standing:
-    """What rows are worth as they are, kept for all: `sums[r, j]` of the value at each price per CPU, `worth[r]`."""
+    """What rows are worth as they are, kept for all asks."""
 
     def __init__(self, count: int, worth: Worth) -> None:
-        self.sums = np.zeros((count, worth.cpu.shape[1]), dtype=np.int64)
-        self.worth = np.zeros(count, dtype=np.int64)
-        self.fragmented = bool(worth.idle.any())
+        steps = len(worth.steps) + 1 if worth.idle.any() else 0
+        self.kept = Stood(
+            sums=np.zeros((count, worth.cpu.shape[1]), dtype=np.int64),
+            worth=np.zeros(count, dtype=np.int64),
+            idle=np.zeros((count, steps), dtype=np.int64),
+        )
         self.seen = -1
 
     def stale(self, rows: Rows) -> Int32s:
@@ -91,11 +104,16 @@ class Standing:
         kind, cpus, free, full = state.kind[changed], state.cpus[changed], state.free[changed], state.full[changed]
         cells = np.where(free < WHOLE_MILLI, free // CELL, 0)
         sums = worth.cpu[kind] * cpus[:, None] + worth.whole[kind, full] + worth.part[kind[:, None], cells].sum(axis=1)
-        self.sums[changed] = sums
+        self.kept.sums[changed] = sums
         value = sums.min(axis=1)
-        if self.fragmented:
-            value -= _wasted(worth, kind, cpus, free, full, 0)
-        self.worth[changed] = value
+        if self.kept.idle.shape[1]:
+            idle, every = np.zeros((len(changed), self.kept.idle.shape[1]), dtype=np.int64), np.arange(len(changed))
+            for milli in free.T:
+                idle += milli[:, None] * worth.idle[kind, :, milli // CELL]
+            self.kept.idle[changed] = idle
+            step = worth.steps.searchsorted(cpus, side="right")
+            value -= idle[every, step] - full * WHOLE_MILLI * worth.block[kind, step, full]
+        self.kept.worth[changed] = value
 
 
 def losses(state: State, worth: Worth, standing: Standing, asked: Asked, rows: Int32s) -> tuple[Int32s, Int8s]:
@@ -123,7 +141,7 @@ def losses(state: State, worth: Worth, standing: Standing, asked: Asked, rows: I
         left, best = _after_fraction(state, worth, standing, asked.mode, rows[there], kind[there], milli[there], cpus)
         there, left, best = there[best >= 0], left[best >= 0], best[best >= 0]
         device[there] = best
-    loss[there] = (standing.worth[rows[there]] - left) // MICRO
+    loss[there] = (standing.kept.worth[rows[there]] - left) // MICRO
     return loss, device
 
 
@@ -131,24 +149,18 @@ def _after_whole(
     state: State, worth: Worth, standing: Standing, gpus: int, rows: Int32s, kind: Int32s, cpus: Int64s | int
 ) -> Int64s:
     """The worth of rows of which `gpus` whole devices are taken."""
-    after = standing.sums[rows] - worth.cpu[kind] * (cpus if isinstance(cpus, int) else cpus[:, None])
+    after = standing.kept.sums[rows] - worth.cpu[kind] * (cpus if isinstance(cpus, int) else cpus[:, None])
     full = state.full[rows]
     if gpus:
         after += worth.whole[kind, full - gpus] - worth.whole[kind, full]
     value: Int64s = after.min(axis=1)
-    if standing.fragmented:
-        value -= _wasted(worth, kind, state.cpus[rows] - cpus, state.free[rows], full, gpus)
+    idle = standing.kept.idle
+    if idle.shape[1]:
+        step = worth.steps.searchsorted(state.cpus[rows] - cpus, side="right")
+        left = full - gpus
+        value += gpus * WHOLE_MILLI * worth.idle[kind, step, WHOLE_MILLI // CELL] - idle[rows, step]
+        value += left * WHOLE_MILLI * worth.block[kind, step, left]
     return value
-
-
-def _wasted(worth: Worth, kind: Int32s, cpus: Int64s, free: Int16s, full: Int32s, gpus: int) -> Int64s:
-    """The fragmentation of rows once `gpus` whole devices are taken of them."""
-    step = worth.steps.searchsorted(cpus, side="right")
-    cells = free // CELL
-    found: Int64s = (free * worth.idle[kind[:, None], step[:, None], cells]).sum(axis=1)
-    left = full - gpus
-    found -= gpus * WHOLE_MILLI * worth.idle[kind, step, WHOLE_MILLI // CELL]
-    return found - left * WHOLE_MILLI * worth.block[kind, step, left]
 
 
 def _after_fraction(
@@ -177,11 +189,11 @@ def _after_fraction(
     if len(opened):
         of = its_kind[opened], full[opened]
         gone[opened] = worth.whole[of] - worth.whole[of[0], of[1] - 1]
-    base = standing.sums[rows] - worth.cpu[kind] * (cpus if isinstance(cpus, int) else cpus[:, None])
+    base = standing.kept.sums[rows] - worth.cpu[kind] * (cpus if isinstance(cpus, int) else cpus[:, None])
     value = (base[row] + (come - gone)).min(axis=1)
-    if standing.fragmented:
+    if standing.kept.idle.shape[1]:
         step = worth.steps.searchsorted(state.cpus[rows] - cpus, side="right")
-        before = (free * worth.idle[kind[:, None], step[:, None], free // CELL]).sum(axis=1)
+        before = standing.kept.idle[rows, step]
         its_step, still = step[row], full - whole
         value += now * worth.idle[its_kind, its_step, now // CELL] - rest * worth.idle[its_kind, its_step, rest // CELL]
         value -= before[row] - still * WHOLE_MILLI * worth.block[its_kind, its_step, still]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cumulo.domain.quantities import GIB
 from cumulo.domain.sharing import WHOLE_MILLI
 from cumulo.placement.fleet.interior import Floats, NoSolution, central_prices
-from cumulo.placement.fleet.mix import Demand, gpu_share
+from cumulo.placement.fleet.mix import AskShape, Demand, gpu_share
 
 # The thousandths of a device in which residues are told: asks are rounded up to them, what is free down.
 CELL: Final = 10
@@ -29,6 +29,8 @@ _MU: Final = 5e-5
 _CPU_GAIN: Final = 0.15
 _ROUNDS: Final = 6
 _WORTHWHILE: Final = 1e-3
+# A pattern that costs so much more than it gains won't be needed soon.
+_FAR: Final = 0.05
 
 
 class Capacity(NamedTuple):
@@ -41,11 +43,15 @@ class Capacity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """`net[c]`: what the c-th demand costs others, in devices; `cpu[k]`: the price of a CPU of kind k, in devices."""
+    """`net[c]`: what the c-th demand costs others, in devices; `cpu[k]`: the price of a CPU of kind k, in devices.
+
+    `filled`: how devices of each kind may well be filled at these prices, for the next review to begin with.
+    """
 
     demands: tuple[Demand, ...]
     net: Floats
     cpu: Floats
+    filled: tuple[tuple[int, tuple[tuple[AskShape, int], ...]], ...] = ()
 
 
 NO_PRICES: Final = Prices(demands=(), net=np.zeros(0), cpu=np.zeros(0))
@@ -68,8 +74,8 @@ class _Fluid:
         self.gain = np.where(self.gpus > 0, self.gpus, _CPU_GAIN * self.cores)
         self.fractions = np.array([0 < demand.shape.gpus * max(demand.shape.milli) < WHOLE_MILLI for demand in demands])
 
-    def begin(self) -> None:
-        """Each demand by itself, where it is admitted, and as often as a device takes it."""
+    def begin(self, before: Prices) -> None:
+        """Each demand by itself, where it is admitted, and as often as a device takes it; and what was good before."""
         for index, demand in enumerate(self.demands):
             for kind, milli in enumerate(demand.shape.milli):
                 if milli and not self.capacity.devices[kind]:
@@ -78,6 +84,10 @@ class _Fluid:
                     self.add((kind, ((index, 1),)))
                 if 0 < milli < WHOLE_MILLI:
                     self.add((kind, ((index, WHOLE_MILLI // milli),)))
+        numbers = {demand.shape: index for index, demand in enumerate(self.demands)}
+        for kind, items in before.filled:
+            if all(shape in numbers for shape, _ in items):
+                self.add((kind, tuple(sorted((numbers[shape], count) for shape, count in items))))
 
     def add(self, pattern: Pattern) -> bool:
         if pattern in self.known:
@@ -115,14 +125,28 @@ class _Fluid:
                 new += self.add((kind, _pattern(choice[kind], self.cells[kind])))
         return new
 
+    def filled(self, prices: Floats) -> tuple[tuple[int, tuple[tuple[AskShape, int], ...]], ...]:
+        """`Prices.filled` at these prices."""
+        use, _, gain = self.matrix()
+        near = np.flatnonzero(prices @ use - gain < _FAR)
+        patterns = [self.patterns[column] for column in near.tolist()]
+        return tuple(
+            (kind, tuple((self.demands[index].shape, count) for index, count in items))
+            for kind, items in patterns
+            if len(items) > 1
+        )
 
-def prices_of(demands: Sequence[Demand], capacity: Capacity) -> Prices:
-    """The prices of a mix on a fleet. Without devices, or where the program has no solution, there are none."""
+
+def prices_of(demands: Sequence[Demand], capacity: Capacity, before: Prices = NO_PRICES) -> Prices:
+    """The prices of a mix on a fleet, found sooner from those `before`.
+
+    Without devices, or where the program has no solution, there are none.
+    """
     demands = [demand for demand in demands if _possible(demand, capacity)]
     if not any(demand.shape.gpus for demand in demands):
         return NO_PRICES
     fluid = _Fluid(demands, capacity)
-    fluid.begin()
+    fluid.begin(before)
     kinds = len(capacity.devices)
     prices = np.zeros(3 * kinds + len(demands))
     for _ in range(_ROUNDS):
@@ -136,7 +160,7 @@ def prices_of(demands: Sequence[Demand], capacity: Capacity) -> Prices:
         if not fluid.better(prices):
             break
     net = np.where(fluid.gpus > 0, np.maximum(fluid.gpus - prices[3 * kinds :], 0.0), 0.0)
-    return Prices(demands=tuple(demands), net=net, cpu=prices[kinds : 2 * kinds])
+    return Prices(demands=tuple(demands), net=net, cpu=prices[kinds : 2 * kinds], filled=fluid.filled(prices))
 
 
 def _possible(demand: Demand, capacity: Capacity) -> bool:
@@ -165,15 +189,20 @@ def fill(value: Floats, cells: NDArray[np.int64]) -> tuple[Floats, NDArray[np.in
     if not len(items):
         return best, choice
     value, cells = np.where(usable, value, -np.inf)[:, items], np.where(usable, cells, CELLS + 1)[:, items]
+    # For each free, row and item: where in `known` the best of what the item leaves is. What does not fit is last.
+    known = np.zeros((CELLS + 1) * len(value) + 1)
+    known[-1] = -np.inf
+    left = np.arange(CELLS + 1)[:, None, None] - cells
+    place = np.where(left >= 0, left * len(value) + rows[:, None], len(known) - 1)
+    best = known[:-1].reshape(CELLS + 1, len(value))
+    most = np.zeros((CELLS + 1, len(value)), dtype=np.int64)
     for free in range(1, CELLS + 1):
-        left = free - cells
-        filled = np.where(left >= 0, best[rows[:, None], np.maximum(left, 0)] + value, -np.inf)
-        most = filled.argmax(axis=1)
-        gained = filled[rows, most]
-        better = gained > best[:, free - 1]
-        best[:, free] = np.where(better, gained, best[:, free - 1])
-        choice[:, free] = np.where(better, items[most], -2)
-    return best, choice
+        filled = known[place[free]]
+        filled += value
+        filled.argmax(axis=1, out=most[free])
+        np.maximum(filled[rows, most[free]], best[free - 1], out=best[free])
+    choice[:, 1:] = np.where(best[1:] > best[:-1], items[most[1:]], -2).T
+    return np.ascontiguousarray(best.T), choice
 
 
 def _pattern(choice: NDArray[np.int64], cells: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
