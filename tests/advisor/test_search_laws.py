@@ -59,7 +59,7 @@ def test_fp64_is_never_advised_where_it_is_for_show():
 
 
 def test_frames_are_rendered_at_once_by_as_many_gpus():
-    asked = timed_rendering(300, 60.0, find("L40S")[0], HELD, engine="cycles")
+    asked = rendering("cycles", 300, 1024, 1920 * 1080, HELD)
     assert seconds(asked, "L40S", 8) == pytest.approx(seconds(asked, "L40S") / 8)
     assert max(plan.gpus for plan in search(asked, [supply("L40S")], Wanted()).plans) <= 300
     assert any("ray-tracing" in note for note in estimate(asked, "A100-80GB").notes)

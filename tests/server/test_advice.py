@@ -139,6 +139,7 @@ def test_the_sdk_answers_alike(box):
         ({"vision": {"model": "yolov7", "images": 5e6, "epochs": 100}}, "YOLOv7", "images/s"),
         ({"hpc": {"code": "gromacs", "atoms": 1.4e6, "ns": 100}}, "GROMACS", "ns/s"),
         ({"hpc": {"precision": "fp64", "flops": 1e18}}, "FP64", "operations/s"),
+        ({"render": {"frames": 300, "samples": 1024}}, "Cycles, 300 frames", "frames/s"),
         ({"render": {"frames": 3, "frame_s": 90.0, "measured_on": "RTX4090"}}, "cycles, 3 frames", "frames/s"),
         ({"prove": {"system": "groth16", "constraints": 2.0**24}}, "Groth16", "proofs/s"),
         ({"prove": {"system": "risc0", "cycles": 1e6, "proofs": 100}}, "RISC Zero", "proofs/s"),

@@ -114,7 +114,7 @@ class RenderQuestion(Body):
     """Rendering of `frames` at `samples` a pixel, or of frames of which one took `frame_s` on `measured_on`."""
 
     engine: Word = "cycles"
-    frames: Annotated[int, Field(ge=1, le=10**7)] = 1
+    frames: Annotated[int, Field(ge=1, le=10**6)] = 1
     samples: Count = 1024
     width: Count = 1920
     height: Count = 1080
