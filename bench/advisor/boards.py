@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bench.advisor.data import board
 from bench.advisor.fit import BadData
@@ -35,6 +36,8 @@ def _spellings(name: str) -> Iterator[str]:
 
 def _of_form(name: str, variant: Variant, kind: GpuKind) -> Variant:
     """Kinds have an NVL board beside another: the name tells which."""
+    if all(variant.name != each.name for each in kind.variants) and kind.typical:
+        variant = replace(variant, name=kind.typical.name)  # named for its power: the catalogue finds it by its own
     if "NVL" not in name.upper().replace("NVLINK", "") or "NVL" in variant.name:
         return variant
     return next((each for each in kind.variants if "NVL" in each.name), variant)

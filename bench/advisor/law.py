@@ -56,9 +56,9 @@ def fitted(law: Law, cases: Sequence[Case], begin: Constants | None = None) -> d
     """The constants that are closest to `cases`, drawn to the priors; the priors where there are no cases."""
     if not cases:
         return {name: prior.start for name, prior in law.priors(cases).items()}
-    different = {(case.variant.name, case.inputs): case for case in cases}
+    different = {(case.variant, case.inputs): case for case in cases}
     index = {key: place for place, key in enumerate(different)}
-    places = np.array([index[case.variant.name, case.inputs] for case in cases])
+    places = np.array([index[case.variant, case.inputs] for case in cases])
     actual = np.log([case.actual for case in cases])
 
     def residuals(constants: Constants) -> Any:

@@ -123,12 +123,11 @@ def fit(folder: Path) -> dict[str, Any]:
 
 def _all_left_out(
     cases: Sequence[Served], expected: Expected, priors: Mapping[str, Prior], fixed: Mapping[str, Any]
-) -> list[float]:
-    """Logarithmic errors of rows whose board, or else whose model, the constants had not seen."""
+) -> list[list[float]]:
+    """Logarithmic errors of rows whose board the constants had not seen, and of those whose model they had not."""
     return [
-        log(value / case.actual)
+        [log(value / case.actual) for case, value in _left_out(cases, expected, priors, fixed, family)]
         for family in (_gpu, _model)
-        for case, value in _left_out(cases, expected, priors, fixed, family)
     ]
 
 
@@ -142,9 +141,10 @@ def _seen(cases: Sequence[Served]) -> dict[str, Any]:
     }
 
 
-def _widening(known: tuple[float, float], left_out: Sequence[float]) -> float:
-    """By how much of itself a range grows with each thing that is new."""
-    return max(quantile(map(abs, left_out), 0.8) / log(known[1]) - 1, 0.5)
+def _widening(known: tuple[float, float], left_out: Sequence[Sequence[float]]) -> float:
+    """By how much of itself a range grows with each thing that is new: as much as the worse of what was left out."""
+    worst = max(quantile(map(abs, errors), 0.8) for errors in left_out)
+    return max(worst / log(known[1]) - 1, 0.5)
 
 
 def _fixed(folder: Path) -> dict[str, Any]:

@@ -184,7 +184,8 @@ def decode_step(plan: ServingPlan, cluster: Cluster, constants: Section, *, batc
     shape, gpus = plan.shape, plan.gpus
     bandwidth = (cluster.variant.memory_bandwidth or 0) * constants.number("memory_share") * gpus
     read = _weights_read(plan, batch) + batch * plan.cache_bytes(round(context))
-    launch = constants.number("launch_seconds") + constants.number("sequence_seconds") * batch
+    # What a sequence's heads take beside their bytes is split over the group, as the heads are.
+    launch = constants.number("launch_seconds") + constants.number("sequence_seconds") * batch / plan.tp
     return Step(
         reading=read / bandwidth,
         multiplying=2 * _multiplied(plan) * batch / (product_rate(plan, cluster, constants) * gpus),

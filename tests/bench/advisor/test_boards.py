@@ -32,7 +32,7 @@ def test_a_name_means_a_board(name):
 def test_a_board_held_to_less_power_is_known_by_its_kind():
     board = named_board("AMD Instinct MI300X-NPS1-SPX-192GB-750W")
     assert board
-    assert (board[0].tdp_watts, board[1].name) == (750, "MI300X")
+    assert (board[0].tdp_watts, board[0].name, board[1].name) == (750, "MI300X", "MI300X")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,8 @@ def test_a_law_is_fitted_to_what_it_is_given(tmp_path):
     constants = fitted(law, cases)
     for case in cases:
         assert math.isclose(known(law, constants, case) or 0, case.actual, rel_tol=0.1)
-    assert [round(case.actual) for case, _ in left_out(law, cases, lambda case: case.gpu)] == [100_000_000, 80_000_000]
+    found = left_out(law, cases, lambda case: case.gpu)
+    assert sorted(round(case.actual) for case, _ in found) == [80_000_000, 100_000_000]
 
 
 def test_of_a_group_left_out_nothing_is_known_that_only_it_tells(tmp_path):

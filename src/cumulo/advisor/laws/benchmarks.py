@@ -82,7 +82,8 @@ def board_speed(constants: Mapping[str, float], benchmark: str, variant: Variant
     """The logarithm of a board's speed over an H100 SXM's."""
     compute = constants["compute"] + constants[f"compute {benchmark}"]
     memory = max(constants["memory"] + constants[f"memory {benchmark}"], _LEAST)
-    rates = compute * logs.compute + memory * logs.memory + constants["power"] * logs.power
+    reached = logs.compute + constants.get(f"achieved {variant.name}", 0.0)
+    rates = compute * reached + memory * logs.memory + constants["power"] * logs.power
     return rates + constants["own_host"] * has_own_host(variant) - constants["rocm"] * runs_rocm(variant)
 
 
