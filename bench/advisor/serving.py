@@ -124,10 +124,14 @@ def fit(folder: Path) -> dict[str, Any]:
 def _all_left_out(
     cases: Sequence[Served], expected: Expected, priors: Mapping[str, Prior], fixed: Mapping[str, Any]
 ) -> list[list[float]]:
-    """Logarithmic errors of rows whose board the constants had not seen, and of those whose model they had not."""
+    """Logarithmic errors of rows whose board the constants had not seen, and of those whose model they had not.
+
+    Where all rows are of one model, nothing would be left to fit: that tells nothing.
+    """
     return [
         [log(value / case.actual) for case, value in _left_out(cases, expected, priors, fixed, family)]
         for family in (_gpu, _model)
+        if len({family(case) for case in cases}) > 1
     ]
 
 
@@ -143,7 +147,7 @@ def _seen(cases: Sequence[Served]) -> dict[str, Any]:
 
 def _widening(known: tuple[float, float], left_out: Sequence[Sequence[float]]) -> float:
     """By how much of itself a range grows with each thing that is new: as much as the worse of what was left out."""
-    worst = max(quantile(map(abs, errors), 0.8) for errors in left_out)
+    worst = max((quantile(map(abs, errors), 0.8) for errors in left_out), default=0.0)
     return max(worst / log(known[1]) - 1, 0.5)
 
 
