@@ -78,7 +78,10 @@ class _MicroBatch(NamedTuple):
 
 
 def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) -> StepTime:
-    """Of a plan that fits the cluster (`plan.gpus` of its GPUs are used). Pure arithmetic, some 30 microseconds."""
+    """Of a plan that fits the cluster: `plan.gpus` of its GPUs are used.
+
+    Raises CumuloError (invalid_request) where no rate of the GPU in the plan's precision is known.
+    """
     constants = coefficients.training
     micro = _micro_batch(plan, cluster, constants)
     count = plan.micro_batches

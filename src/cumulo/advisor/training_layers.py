@@ -13,6 +13,7 @@ from cumulo.advisor.topology import Cluster
 from cumulo.advisor.training_plan import TrainingPlan
 from cumulo.catalog.coefficients import Section
 from cumulo.catalog.variants import Variant
+from cumulo.domain.errors import CumuloError
 
 _TERA: Final = 1e12
 # TFLOPS a watt of the boards that were measured. One that promises more for its watts reaches less of what it promises,
@@ -54,9 +55,16 @@ class Rates:
 
     @classmethod
     def of(cls, plan: TrainingPlan, cluster: Cluster, constants: Section) -> "Rates":
+        """Raises CumuloError (invalid_request) where no rate of the board in the plan's precision is known."""
         variant, architecture = cluster.variant, cluster.architecture
         wide = plan.precision if plan.precision in ("fp32", "tf32") else "bf16"
         best = _achieved(variant, architecture, constants, wide)
+        if not best:
+            raise CumuloError(
+                "invalid_request",
+                f"no {wide.upper()} rate of {variant.name} is known",
+                hint="ask for bf16 or another GPU",
+            )
         # GeForce boards clock higher than their makers reckon with, so that results ask for more than the whole peak.
         most = _peak(variant, wide) * min(_throttled(variant, architecture), 1.0) * _TERA
         base = min(best * constants.pick("matmul_share", *lineage(architecture)), most)
