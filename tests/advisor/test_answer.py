@@ -120,6 +120,7 @@ def test_a_newcomer_s_question_is_answered():
     assert answer.recommended is answer.rented
     assert BY_DEADLINE in answer.recommended.marks
     assert len(answer.plans) <= 12
+    assert "at most 8 GPUs" in answer.assumed
     why = "\n".join(answer.reasoning)
     for told in ("cheapest to rent", "Memory on each GPU: weights 12.6", "steps:", "Cost:", "list of 2026", "Spot"):
         assert told in why

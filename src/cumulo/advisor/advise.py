@@ -17,7 +17,7 @@ from cumulo.advisor.answer import (
     marked,
     refusals,
 )
-from cumulo.advisor.answer_text import headline, reasoning, span, unit_scale
+from cumulo.advisor.answer_text import counted, headline, reasoning, span, unit_scale
 from cumulo.advisor.plans import CONFIDENCE, Plan, Supply
 from cumulo.advisor.questions import Wanted
 from cumulo.advisor.search import Estimator, Found, search
@@ -74,7 +74,7 @@ def advise(subject: Subject, market: Market, wanted: Wanted, *, limit: int = 6) 
         warnings=tuple(_warnings(recommended, plans, wanted)),
         refused=refusals(found),
         suggestions=tuple(_suggestions(subject, market, wanted, found)),
-        assumed=tuple(subject.assumed()),
+        assumed=(*subject.assumed(), *([f"at most {counted(wanted.max_gpus, 'GPU')}"] if wanted.max_gpus else [])),
         prices=_dates(shown),
         per=unit_scale(rented or own),
     )
