@@ -137,7 +137,8 @@ def test_a_config_that_can_not_be_is_refused_with_the_reason(change, told):
     assert refused.value.code == "invalid_request"
 
 
-_VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers())
+_WRITTEN = st.sampled_from(["", "4096", "x"])
+_VALUES = st.none() | st.booleans() | st.integers() | st.floats() | _WRITTEN | st.lists(st.integers(), max_size=3)
 
 
 @given(st.dictionaries(st.sampled_from(sorted(CONFIGS["DeepSeek-V3"])), _VALUES))
