@@ -41,7 +41,7 @@ class MolecularDynamics:
     def priors(self, cases: Sequence[Case]) -> Mapping[str, Prior]:
         named = {str(case.inputs[2]) for case in cases if not _plain(str(case.inputs[2]))}
         return {
-            **{f"code {code}": Prior(0.0, 9.0) for code in md.CODES},
+            **{f"code {code}": Prior(5.0, 9.0) for code in sorted({str(case.inputs[0]) for case in cases})},
             **{f"system {system}": Prior(0.0, 0.25) for system in sorted(named)},
             "speed": Prior(0.8, 0.3),
             "compute_share": Prior(0.5, 0.3),
