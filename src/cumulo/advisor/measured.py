@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from cumulo.advisor.estimate import Range, Spread
-from cumulo.advisor.training_layers import _achieved as achieved_rate
+from cumulo.advisor.training_layers import achieved_rate
 from cumulo.catalog.coefficients import Coefficients, Section
 from cumulo.catalog.kinds import GpuKind
 from cumulo.catalog.prices import ListPrice, price

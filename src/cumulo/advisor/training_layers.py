@@ -58,7 +58,7 @@ class Rates:
         """Raises CumuloError (invalid_request) where no rate of the board in the plan's precision is known."""
         variant, architecture = cluster.variant, cluster.architecture
         wide = plan.precision if plan.precision in ("fp32", "tf32") else "bf16"
-        best = _achieved(variant, architecture, constants, wide)
+        best = achieved_rate(variant, architecture, constants, wide)
         if not best:
             raise CumuloError(
                 "invalid_request",
@@ -70,7 +70,7 @@ class Rates:
         base = min(best * constants.pick("matmul_share", *lineage(architecture)), most)
         matmul, grouped = base, base * constants.number("grouped_share")
         if plan.precision in ("fp8", "fp4") and _peak(variant, plan.precision):
-            narrow = _achieved(variant, architecture, constants, plan.precision) / best
+            narrow = achieved_rate(variant, architecture, constants, plan.precision) / best
             matmul *= max(narrow * constants.number(f"{plan.precision}_share"), 1.0)
             grouped *= constants.number("grouped_narrow_gain")
         attention = constants.pick("attention_share", *lineage(architecture)) * constants.pick(
@@ -168,7 +168,7 @@ def _elementwise(plan: TrainingPlan, rates: Rates, *, inner: float) -> float:
     return rates.elementwise * plan.tokens * (alone + shared) / rates.memory
 
 
-def _achieved(variant: Variant, architecture: str | None, constants: Section, precision: str) -> float:
+def achieved_rate(variant: Variant, architecture: str | None, constants: Section, precision: str) -> float:
     """The best rate of a large product on a board; 0 where it lacks the precision."""
     peak = _peak(variant, precision)
     if not peak:

@@ -147,6 +147,47 @@ def test_a_single_step_is_measured_and_said_to_be_the_first(tmp_path):
 
 
 @needs_torch
+def test_recurrent_layers_are_counted(tmp_path):
+    script = tmp_path / "train.py"
+    made = "torch.nn.LSTM(64, 128, batch_first=True).cuda()"
+    script.write_text(
+        TRAINS.format(inside="pass")
+        .replace("torch.nn.Linear(4, 2).cuda()", made)
+        .replace('model(torch.ones(8, 4, device="cuda"))', 'model(torch.ones(8, 50, 64, device="cuda"))[0]')
+    )
+    step = measure(script, python=TORCH)
+    assert step.parameters == 4 * 128 * (64 + 128 + 2)
+    assert step.flops == 3 * 2 * 8 * 50 * 4 * 128 * (64 + 128)
+
+
+@needs_torch
+@pytest.mark.parametrize("extra", ["", ", use_reentrant=False"])
+def test_what_is_computed_again_is_not_kept(tmp_path, extra):
+    script = tmp_path / "train.py"
+    loop = """
+import sys, torch
+from torch.utils.checkpoint import checkpoint
+layers = torch.nn.ModuleList(
+    torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)) for _ in range(8)
+).cuda()
+optimizer = torch.optim.AdamW(layers.parameters())
+for _ in range(2):
+    hidden = torch.randn(512, 64, device="cuda", requires_grad=True)
+    for layer in layers:
+        hidden = CALL
+    hidden.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    script.write_text(loop.replace("CALL", "layer(hidden)"))
+    kept = measure(script, python=TORCH)
+    script.write_text(loop.replace("CALL", f"checkpoint(layer, hidden{extra or ', use_reentrant=True'})"))
+    again = measure(script, python=TORCH)
+    assert again.parts["activations"] < kept.parts["activations"] / 2
+    assert again.flops > 1.1 * kept.flops
+
+
+@needs_torch
 def test_frozen_weights_are_counted_but_not_trained(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TRAINS.format(inside="pass").replace(".cuda()", ".cuda(); model.weight.requires_grad_(False)"))

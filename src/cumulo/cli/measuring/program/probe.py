@@ -70,7 +70,7 @@ class Probe:
         """`train.py:41`: the line of the person's own code that is running."""
         frame: Any = sys._getframe(1)
         while frame is not None:
-            if Path(frame.f_code.co_filename).is_relative_to(self.script.parent):
+            if self._own(frame.f_code.co_filename):
                 return f"{Path(frame.f_code.co_filename).relative_to(self.script.parent)}:{frame.f_lineno}"
             frame = frame.f_back
         return self.script.name
@@ -165,4 +165,6 @@ class Probe:
         return {**said, "error": "raised"}
 
     def _own(self, filename: str) -> bool:
-        return Path(filename).is_relative_to(self.script.parent)
+        """Whether it is the person's code: beside the script, and in no environment that lies there too."""
+        path = Path(filename)
+        return path.is_relative_to(self.script.parent) and "site-packages" not in path.parts

@@ -100,7 +100,7 @@ def operations(probe: Probe) -> Any:
         packet = func._overloadpacket
         like, causal = attention.get(packet, (packet, None))
         formula = flop_registry.get(like)
-        flops = formula(*args, **kwargs, out_val=out) if formula else 0
+        flops = formula(*args, **kwargs, out_val=out) if formula else recurrent(packet.__name__, args)
         if causal is not None and len(args) > causal and args[causal]:
             flops //= 2  # a fused kernel skips what the mask hides
         if causal is not None:
@@ -109,5 +109,13 @@ def operations(probe: Probe) -> Any:
             kind = "convolution" if "convolution" in packet.__name__ else "product" if flops else "other"
         dtype = (given or made)[0].dtype
         probe.operations[kind, str(dtype).partition(".")[2], int(flops), sum(tensors.values())] += 1
+
+    def recurrent(name: str, args: Any) -> int:
+        """Of the processor's kernel for LSTMs and GRUs: each place of the input meets both matrices of weights."""
+        passes = {"mkldnn_rnn_layer": 1, "mkldnn_rnn_layer_backward": 2}.get(name, 0)
+        if not passes:
+            return 0
+        given, inner, before = args[:3]
+        return int(passes * 2 * given.numel() // given.shape[-1] * (inner.numel() + before.numel()))
 
     return Operations()
