@@ -143,7 +143,9 @@ def _doubts(step: MeasuredStep, found: Sequence[Taker], passed: Sequence[Passed]
     )
     if dates:
         lines.append(f"prices: median on-demand list prices of clouds, {dates[0]} to {dates[-1]}")
-    lines.append("times: a roofline over the operations counted, one GPU, data always ready; ranges hold 4 of 5 times")
+    lines.append(
+        "times: a roofline of what was counted, one GPU, data always ready; ranges are of what was seen, widened"
+    )
     return lines
 
 
