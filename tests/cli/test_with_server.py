@@ -298,6 +298,17 @@ def test_launch_starts_a_server_where_there_is_none(tmp_path: Path):
     assert cumulo.ok("down") == "No server of yours is running.\n"
 
 
+def test_advise_starts_one_too(tmp_path: Path):
+    cumulo = Cumulo(tmp_path)
+    done = cumulo("advise", "train", "--model", "llama-2-7b", "--method", "lora", "--tokens", "100M")
+    try:
+        assert done.returncode == 0, done.stderr
+        assert b"starting a cloud on this machine" in done.stderr
+        assert b"Rent" in done.stdout
+    finally:
+        cumulo.ok("down", "--cancel")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="needs an ordinary user")
 def test_a_state_folder_that_cannot_be_written(tmp_path: Path):
     (tmp_path / "home").mkdir(mode=0o500)

@@ -42,6 +42,7 @@ def with_limits(function: F) -> F:
     def wrapped(session: Session, *args: Any, limit: int, output: Path | None, **options: Any) -> int:
         limits = {name: options.pop(name) for name in _LIMITS}
         question = {**function(*args, **options), "limits": _limits(limits), "limit": limit}
+        session.start_own()
         return show(session, session.client.advise(question), output)
 
     return wrapped  # type: ignore[return-value]

@@ -14,7 +14,7 @@ from cumulo.cli.overrides import Overrides
 from cumulo.cli.session import RUN, Session, TakesCommand, command_after_dashes, note, with_session
 from cumulo.cli.status import run_json
 from cumulo.cli.tables import is_terminal
-from cumulo.client import endpoint, run_file
+from cumulo.client import run_file
 from cumulo.client.answers.planning import Plan
 from cumulo.client.answers.runs import Run
 from cumulo.client.run_file import Draft
@@ -74,8 +74,7 @@ def launch_command(
     drafted = _draft(words[0] if words else None, argv, overrides, workdir=workdir, no_workdir=no_workdir)
     if not yes and not is_terminal(sys.stdin):
         raise click.UsageError("launch shows a plan and asks, and there is no terminal to ask on: give -y", ctx)
-    if session.server is None and endpoint.look() is None:
-        _start_own(session)
+    session.start_own()
     planned = _planned(session, drafted, queue=queue)
     if not session.as_json:
         note(plan.text(planned, drafted))
@@ -126,14 +125,6 @@ def _name_of_file(file: str | None) -> str:
     if file is None:
         return "dev"
     return run_file.name_of_command([Path(file).stem if file != "-" else "run"])
-
-
-def _start_own(session: Session) -> None:
-    """No server anywhere: this machine becomes a cloud, in the background."""
-    from cumulo.cli import background
-
-    note("No server is configured: starting a cloud on this machine (`cumulo down` stops it)")
-    session.use(background.start(background.Options()))
 
 
 def _planned(session: Session, drafted: Draft, *, queue: bool) -> Plan:

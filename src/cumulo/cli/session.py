@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from cumulo.client import Client
 from cumulo.client.decode import encode
-from cumulo.client.endpoint import Endpoint
+from cumulo.client.endpoint import Endpoint, look
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +33,15 @@ class Session:
     def use(self, endpoint: Endpoint) -> None:
         """Talks to this endpoint from now on."""
         self._client = Client(endpoint)
+
+    def start_own(self) -> None:
+        """Where no server runs here and none is configured, this machine becomes a cloud, in the background."""
+        if self.server is not None or look() is not None:
+            return
+        from cumulo.cli import background
+
+        note("No server is configured: starting a cloud on this machine (`cumulo down` stops it)")
+        self.use(background.start(background.Options()))
 
     def print_json(self, value: Any) -> None:
         """ASCII only, so that text from others can't act on a terminal."""
