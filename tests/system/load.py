@@ -56,8 +56,9 @@ class Load:
 
     def start(self) -> None:
         for number, work in enumerate((self._submit, self._submit, self._cancel)):
-            rng = random.Random(self.seed * 10 + number)
-            self._threads.append(threading.Thread(target=self._guarded, args=(work, rng)))
+            rng, client = random.Random(self.seed * 10 + number), self.cloud.client()
+            list(client.runs(active=True))  # from its first answer on, a client waits for a server that restarts
+            self._threads.append(threading.Thread(target=self._guarded, args=(work, client, rng)))
             self._threads[-1].start()
 
     def stop(self) -> None:
@@ -65,8 +66,7 @@ class Load:
         for thread in self._threads:
             thread.join()
 
-    def _guarded(self, work: Any, rng: random.Random) -> None:
-        client = self.cloud.client()
+    def _guarded(self, work: Any, client: Client, rng: random.Random) -> None:
         try:
             while not self._over.wait(rng.uniform(0.02, 0.3)):
                 work(client, rng)

@@ -167,7 +167,7 @@ def test_up_and_down_say_what_goes_on(new_cloud):
     said = cloud.ok("up", "-d", "--port", "0", "--emulate", "T4:2")
     assert "2x T4 (EMULATED" in said
     cloud.adopt()
-    cloud.launch("sleep 1; exit 6", "--name", "survivor")
+    cloud.launch("sleep 4; exit 6", "--name", "survivor")
     eventually(lambda: cloud.run("survivor")["status"] == "running")
     said = cloud.ok("down")
     assert "1 run goes on" in said
