@@ -94,7 +94,7 @@ def test_a_run_is_told_its_part_and_billed_for_it(shared: Cloud):
     assert row["placed_on"] == "emulated-0: 0.25 of H100-80GB (mps) (emulated)"
     assert row["instances"][0]["gpus"] == "0.25 of H100-80GB (mps)"
     usage = json.loads(shared.ok("usage", "--json"))["total"]
-    assert 0.25 <= usage["gpu_seconds"] < 0.25 * 30
+    assert 0.24 <= usage["gpu_seconds"] < 0.25 * 30  # from when it was seen to run: somewhat less than its second
 
 
 def test_what_contradicts_itself_is_refused_in_a_line(shared: Cloud):
