@@ -33,6 +33,7 @@ def boards_of(name: str) -> list[tuple[GpuKind, Variant | None]]:
 
 
 def kinds_of(name: str) -> tuple[GpuKind, ...]:
+    """The kinds that a name means. Raises CumuloError (`unknown_gpu`)."""
     if kinds := find(name):
         return kinds
     near = suggest(name)

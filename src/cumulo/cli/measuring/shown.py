@@ -9,13 +9,13 @@ import click
 from cumulo.advisor.estimate import Range
 from cumulo.advisor.measured import MeasuredStep, Passed, Taker, advice_where_nothing_fits, takers
 from cumulo.catalog.coefficients import coefficients
-from cumulo.catalog.kinds import GpuKind, all_kinds, find, suggest
+from cumulo.catalog.kinds import GpuKind, all_kinds
 from cumulo.cli import phrases
+from cumulo.cli.gpu_facts import kinds_of
 from cumulo.cli.measuring.start import LIMIT_S, measure
 from cumulo.cli.phrases import DASH
 from cumulo.cli.session import Session, note
 from cumulo.cli.tables import Column, pairs, render
-from cumulo.domain.errors import CumuloError
 from cumulo.domain.quantities import GIB, NANO
 
 _ROWS: Final = 12
@@ -52,12 +52,7 @@ def _kinds(names: Sequence[str]) -> Sequence[GpuKind]:
         return all_kinds()
     chosen: dict[str, GpuKind] = {}
     for name in names:
-        kinds = find(name)
-        if not kinds:
-            near = suggest(name)
-            hint = f"did you mean {' or '.join(near)}?" if near else "`cumulo gpus` lists what is known"
-            raise CumuloError("unknown_gpu", f"no GPU {name!r} is known", hint=hint)
-        chosen.update((kind.name, kind) for kind in kinds)
+        chosen.update((kind.name, kind) for kind in kinds_of(name))
     return tuple(chosen.values())
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cumulo.wire.api.model import Body, Model
-from cumulo.wire.level import unknown_key
+from cumulo.wire.api.model import Body, Model, NamingBody
 from cumulo.wire.run_file import RunFile
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -163,7 +162,7 @@ class Limits(Body):
 WORKLOADS = ("train", "serve", "vision", "hpc", "render", "prove", "hash", "run")
 
 
-class AdviceQuestion(Body):
+class AdviceQuestion(NamingBody):
     """One kind of work, and the limits. A `run` is a run file: what it asks for, and what its command tells."""
 
     train: TrainQuestion | None = None
@@ -176,15 +175,6 @@ class AdviceQuestion(Body):
     run: RunFile | None = None
     limits: Limits = Field(default_factory=Limits)
     limit: Annotated[int, Field(ge=1, le=100, description="plans shown beside the marked ones")] = 6
-
-    @model_validator(mode="before")
-    @classmethod
-    def known(cls, data: Any) -> Any:
-        """Refuses work that is not known, and tells what may have been meant."""
-        for name in data if isinstance(data, dict) else ():
-            if name not in cls.model_fields:
-                raise unknown_key(name, known=tuple(cls.model_fields))
-        return data
 
     @model_validator(mode="after")
     def one_kind(self) -> Self:

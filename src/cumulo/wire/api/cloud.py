@@ -3,10 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from cumulo.wire.api.model import Body, Decimal, Model
-from cumulo.wire.level import unknown_key
+from cumulo.wire.api.model import Body, Decimal, Model, NamingBody
 
 
 class Health(Model):
@@ -232,7 +231,7 @@ def _without_default(schema: dict[str, Any]) -> None:
 Days = Annotated[Annotated[float, Field(gt=0, le=36500)] | None, Field(json_schema_extra=_without_default)]
 
 
-class KeptDays(Body):
+class KeptDays(NamingBody):
     """Days that things are kept; null: for good."""
 
     events: Days = Field(None, description="from when they happened")
@@ -241,15 +240,6 @@ class KeptDays(Body):
     idempotency: Days = Field(None, description="keys of submits, from their use")
     environments: Days = Field(None, description="from their last use")
     outputs: Days = Field(None, description="and checkpoints, workdirs and records, from the end of their run")
-
-    @model_validator(mode="before")
-    @classmethod
-    def known(cls, data: Any) -> Any:
-        """Refuses a name that is not known, and tells which may have been meant."""
-        for name in data if isinstance(data, dict) else ():
-            if name not in cls.model_fields:
-                raise unknown_key(name, known=tuple(cls.model_fields))
-        return data
 
 
 class StorageChange(Body):
