@@ -73,9 +73,7 @@ class Rates:
             narrow = achieved_rate(variant, architecture, constants, plan.precision) / best
             matmul *= max(narrow * constants.number(f"{plan.precision}_share"), 1.0)
             grouped *= constants.number("grouped_narrow_gain")
-        attention = constants.pick("attention_share", *lineage(architecture)) * constants.pick(
-            "attention_gain", plan.stack
-        )
+        attention = constants.pick("attention_share", *lineage(architecture))
         return cls(
             matmul=matmul,
             matmul_16=base,
