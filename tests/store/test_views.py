@@ -28,7 +28,7 @@ def instance_row(run_id, unit=0, attempt=1, rank=0, **values):
         "project": "default", "account": "ada", "node_id": "local/one", "region": "local", "state": "running",
         "message": "", "cpus_milli": 4000, "memory_bytes": 8 << 30, "devices": "GPU-0", "device_model": "A100-80GB",
         "emulated": False, "address": "127.0.0.1", "master_port": 29500, "price_nano_h": 0, "rental_nano_h": 0,
-        "gpu_milli": 1000, "gpus": "1x A100-80GB",
+        "gpu_milli": 1000, "purchase": "on-demand", "gpus": "1x A100-80GB",
         "accepted_at": NOW, "placed_at": NOW,
     }  # fmt: skip
     return {column.name: None for column in t.instance.c} | row | values

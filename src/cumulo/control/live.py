@@ -14,7 +14,7 @@ from cumulo.control.rules import DEFAULT_HALF_LIFE_S, Rules
 from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.progress import Progress
-from cumulo.domain.run import RunSpec
+from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.domain.sharing import Slice, device_uuids
 from cumulo.placement.preempt import Preemption
 from cumulo.placement.room import Room
@@ -44,6 +44,9 @@ class LiveInstance:
     price_nano_h: int
     rental_nano_h: int
     placed_at: float
+    purchase: PurchaseOption = PurchaseOption.ON_DEMAND
+    reservation_id: str | None = None  # that it draws on
+    checkpointed_at: float | None = None  # when it last saved what it has done, as far as it told
     started_at: float | None = None
     ended_at: float | None = None
     stop_reason: EndReason | None = None
@@ -71,6 +74,7 @@ class LiveUnit:
     status: RunStatus
     attempts: int
     preemptions: int = 0  # attempts that ended to make room for others
+    purchase: PurchaseOption | None = None  # as what it is placed now; None: as its run says
     not_before: float | None = None
     placed_at: float | None = None
     started_at: float | None = None
@@ -152,9 +156,14 @@ class LiveRun:
             duration_s=self.spec.max_duration_s,
             project=self.project,
             account=self.account,
-            purchase=self.spec.purchase,
+            purchase=self.purchase_of(place),
             migratable=self.spec.migratable,
         )
+
+    def purchase_of(self, place: int) -> PurchaseOption:
+        """As what a unit is placed now."""
+        unit = self.units.get(place)
+        return (unit and unit.purchase) or self.spec.purchase
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,7 +211,8 @@ def hold_of(instance: LiveInstance, run: LiveRun) -> Hold:
         until=until,
         project=run.project,
         account=run.account,
-        purchase=run.spec.purchase,
+        purchase=instance.purchase,
+        checkpointed_at=instance.checkpointed_at,
         priority=run.spec.priority,
         started_at=instance.started_at,
         migratable=run.spec.migratable,

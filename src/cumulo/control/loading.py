@@ -10,7 +10,7 @@ from cumulo.control.rules import Rules
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.progress import Progress
-from cumulo.domain.run import from_wire
+from cumulo.domain.run import PurchaseOption, from_wire
 from cumulo.domain.sharing import SharingMode, Slice
 from cumulo.placement.index import expect
 from cumulo.placement.world import World
@@ -28,6 +28,7 @@ def load(tx: Connection, rules: Rules | None = None) -> Picture:
             status=RunStatus(row["status"]),
             attempts=row["attempts"],
             preemptions=row["preemptions"],
+            purchase=PurchaseOption(row["purchase"]) if row["purchase"] else None,
             not_before=row["not_before"],
             placed_at=row["placed_at"],
             started_at=row["started_at"],
@@ -134,6 +135,9 @@ def _instance(row: RowMapping, slices: tuple[Slice, ...]) -> LiveInstance:
         price_nano_h=row["price_nano_h"],
         rental_nano_h=row["rental_nano_h"],
         placed_at=row["placed_at"],
+        purchase=PurchaseOption(row["purchase"]),
+        reservation_id=row["reservation_id"],
+        checkpointed_at=row["checkpointed_at"],
         started_at=row["started_at"],
         ended_at=row["ended_at"],
         stop_reason=EndReason(row["stop_reason"]) if row["stop_reason"] else None,

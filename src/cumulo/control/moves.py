@@ -128,4 +128,5 @@ def unit_row(run: LiveRun, unit: LiveUnit) -> dict[str, object]:
         "ended_at": None,
         "not_before": unit.not_before,
         "preemptions": unit.preemptions,
+        "purchase": str(unit.purchase) if unit.purchase else None,
     }

@@ -53,6 +53,7 @@ def _started(seen: Picture, batch: Batch, instance: LiveInstance, at: float) -> 
         "cpus_milli": instance.cpus_milli,
         "price_nano_h": instance.price_nano_h,
         "rental_nano_h": instance.rental_nano_h,
+        "purchase": str(instance.purchase),
     }
     if unit.started_at is None:
         unit.started_at = at

@@ -149,6 +149,7 @@ def _new_instance(
         price_nano_h=0 if use.node.emulated else rates.price_nano_h(spot.device_model, milli),
         rental_nano_h=0 if use.node.emulated else rental_nano_h(spot.device_model, milli),
         placed_at=now,
+        purchase=run.purchase_of(unit.place),
     )
 
 
@@ -223,6 +224,9 @@ def _instance_row(run: LiveRun, instance: LiveInstance, use: NodeUse) -> dict[st
         "master_port": instance.master_port,
         "price_nano_h": instance.price_nano_h,
         "rental_nano_h": instance.rental_nano_h,
+        "purchase": str(instance.purchase),
+        "reservation_id": instance.reservation_id,
+        "checkpointed_at": None,
         "accepted_at": run.accepted_at,
         "placed_at": instance.placed_at,
         "started_at": None,

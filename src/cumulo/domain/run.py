@@ -91,6 +91,10 @@ class RunSpec:
     grace_s: float = DEFAULT_GRACE_S
     retry: Retry | None = None
     purchase: PurchaseOption = PurchaseOption.ON_DEMAND
+    max_price_nano_h: int | None = None  # the bid of a spot run for a whole GPU; None: whatever on-demand costs
+    reservation: str | None = None  # id of the reservation that a reserved run draws on
+    deadline_at: float | None = None  # epoch seconds by which it is to be done, at the least cost
+    work_s: float | None = None  # what it needs to run, all attempts together; None: learnt from its progress
     migratable: bool = False  # may be stopped and placed elsewhere to make room for another
     progress_regex: str | None = None
     project: str = "default"

@@ -16,7 +16,7 @@ from cumulo.store.database import Database
 from cumulo.store.tables import meta, metadata, project
 
 # Every migration in migrations/versions, oldest first.
-REVISIONS: Final = ("0001", "0002", "0003")
+REVISIONS: Final = ("0001", "0002", "0003", "0004")
 HEAD: Final = REVISIONS[-1]
 DEFAULT_PROJECT: Final = "default"
 MIGRATIONS: Final = Path(__file__).parent / "migrations"

@@ -165,6 +165,7 @@ unit = Table(
     Column("ended_at", Double),
     Column("not_before", Double),  # a retry waits until then
     Column("preemptions", Integer, nullable=False, server_default=text("0")),  # attempts that made room for others
+    Column("purchase", String(16)),  # as what it is placed now; NULL: as its run says
     Index("unit_by_status", "status"),
 )
 
@@ -204,6 +205,9 @@ instance = Table(
     Column("gpu_milli", BigInteger, nullable=False, server_default=text("0")),  # of all its devices together
     Column("gpus", String(160), nullable=False, server_default=text("''")),  # for people: "0.25 of H100-80GB (mps)"
     Column("stopped_for", String(64)),  # the attempt that it makes room for: run-unit-attempt
+    Column("purchase", String(16), nullable=False, server_default=text("'on-demand'")),
+    Column("reservation_id", String(16)),  # that it draws on
+    Column("checkpointed_at", Double),  # when what it has done was last saved, as far as it told
     Index("instance_by_run", "run_id", "unit", "attempt"),
     Index("instance_by_state", "state"),
 )
@@ -237,6 +241,38 @@ usage = Table(
     Column("rental_nano_h", BigInteger, nullable=False),
     Column("gpu_milli", BigInteger, nullable=False, server_default=text("0")),
     Column("gpus", String(160), nullable=False, server_default=text("''")),
+    Column("purchase", String(16), nullable=False, server_default=text("'on-demand'")),
+)
+
+reservation = Table(
+    "reservation",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    *_owner(),
+    Column("name", String(64), nullable=False),
+    Column("region", String(64), nullable=False),
+    Column("kind", String(96), nullable=False),  # a GPU kind, as devices are named
+    Column("count", Integer, nullable=False),
+    Column("price_nano_h", BigInteger, nullable=False),  # of one GPU, used or not, while it holds
+    Column("upfront_nano", BigInteger, nullable=False),  # of all, when it begins
+    Column("created_at", Double, nullable=False),
+    Column("starts_at", Double, nullable=False),
+    Column("ends_at", Double, nullable=False),  # earlier than its term if it was given back
+    Index("reservation_by_end", "ends_at"),
+)
+
+spot_price = Table(
+    "spot_price",
+    metadata,
+    Column("region", String(64), primary_key=True),
+    Column("kind", String(96), primary_key=True),
+    Column("at", Double, primary_key=True),
+    Column("price_nano_h", BigInteger, nullable=False),  # of one GPU, until the next row
+    Column("shown_nano_h", BigInteger, nullable=False),  # the same smoothed, for people
+    Column("on_demand_nano_h", BigInteger, nullable=False),
+    Column("capacity_milli", BigInteger, nullable=False),  # what spot runs could have, those that run included
+    Column("held_milli", BigInteger, nullable=False),
+    Column("wanted_milli", BigInteger, nullable=False),  # what waits, at any bid
 )
 
 event = Table(
