@@ -182,7 +182,6 @@ def test_what_is_wrong_is_told_in_one_line_with_its_key(data, told):
         {"secrets": {"TOKEN": "x"}},
         {"volumes": {"/v": "v"}},
         {"image": "ubuntu"},
-        {"deadline": "8h"},
         {"resources": {"image_id": "docker:ubuntu"}},
         {"resources": {"disk_size": 100}},
         {"file_mounts": {"data": "s3://bucket/data"}},

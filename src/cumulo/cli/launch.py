@@ -38,6 +38,8 @@ _SMALL_UPLOAD = 4 << 20
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Set an environment variable.")
 @click.option("--array", metavar="FIRST-LAST[%N]", help="Once for each index (CUMULO_ARRAY_INDEX), N at once.")
 @click.option("--max-duration", metavar="TIME", help="Stop each attempt after this long: 30m, 12h.")
+@click.option("--deadline", metavar="WHEN", help="Be done by then at the least cost: 20h, 18:00, 2026-12-24T18:00.")
+@click.option("--work", metavar="TIME", help="How long it runs for its deadline; else learnt from its progress.")
 @click.option("--priority", type=click.IntRange(-100, 100), help="Higher goes first.")
 @click.option("--spot", is_flag=True, help="May be stopped to make room for others; it is queued again.")
 @click.option("--after", multiple=True, type=RUN, metavar="RUN", help="Start when this run has succeeded.")

@@ -25,6 +25,8 @@ class Overrides:
     array: str | None = None
     nodes: int | None = None
     max_duration: str | None = None
+    deadline: str | None = None
+    work: str | None = None
     priority: int | None = None
     after: tuple[str, ...] = ()
     runtime: str | None = None
@@ -39,7 +41,7 @@ class Overrides:
         plain = {
             "run": self.command, "name": self.name, "array": self.array, "num_nodes": self.nodes,
             "max_duration": self.max_duration, "priority": self.priority, "runtime": self.runtime,
-            "project": self.project, "kind": "dev" if self.dev else None,
+            "project": self.project, "kind": "dev" if self.dev else None, "deadline": self.deadline, "work": self.work,
         }  # fmt: skip
         merged |= {key: value for key, value in plain.items() if value is not None}
         if self.env:

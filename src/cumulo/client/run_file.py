@@ -7,6 +7,7 @@ server's to judge; its verdicts are pointed at the line of the file.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from cumulo.client.upload import Progress, upload
 from cumulo.client.workdir import Entry, Tree
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.names import name_from
+from cumulo.wire.deadline import resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ def draft(
 ) -> Draft:
     """Looks at the paths in `data`, which are relative to `folder`. Reads no file but a requirements file."""
     data = dict(data)
+    if "deadline" in data:
+        data["deadline"] = resolved(data["deadline"], datetime.now())  # the time of day here is meant
     trees: dict[str, Tree] = {}
     requirements = data.get("requirements")
     if isinstance(requirements, str):

@@ -13,6 +13,7 @@ from cumulo.domain.ask import AskError, GpuAsk, parse_gpu_ask
 from cumulo.domain.names import check_name, printable
 from cumulo.domain.quantities import parse_cpus, parse_duration, parse_memory
 from cumulo.domain.run import MAX_ARRAY, Array
+from cumulo.wire.deadline import read_deadline
 
 MAX_SCRIPT: Final = 256 << 10
 MAX_ENV_VALUE: Final = 64 << 10
@@ -217,6 +218,7 @@ Gpus = Annotated[
     ),
 ]
 Seconds = Annotated[float, BeforeValidator(read_duration), WithJsonSchema({"type": ["string", "number"]})]
+DeadlineText = Annotated[str, BeforeValidator(read_deadline), WithJsonSchema({"type": ["string", "number"]})]
 CpusMilli = Annotated[int, BeforeValidator(read_cpus), WithJsonSchema({"type": ["string", "number"]})]
 MemoryBytes = Annotated[int, BeforeValidator(read_memory), WithJsonSchema({"type": ["string", "number"]})]
 Script = Annotated[

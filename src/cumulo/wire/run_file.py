@@ -5,6 +5,7 @@ bodies, and its JSON Schema is published.
 """
 
 import json
+import time
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -16,9 +17,11 @@ from cumulo.domain.errors import CumuloError
 from cumulo.domain.names import name_from
 from cumulo.domain.run import DEFAULT_GRACE_S, FileMount, PurchaseOption, Retry, RunKind, RunSpec
 from cumulo.domain.sharing import Isolation, SharingMode
+from cumulo.wire.deadline import deadline_at
 from cumulo.wire.fields import (
     ArrayText,
     CpusMilli,
+    DeadlineText,
     Env,
     Gpus,
     MemoryBytes,
@@ -136,8 +139,6 @@ class RunFile(Level):
         "secrets": "secrets have not landed yet; don't put them into envs, which people who share the run may read",
         "volumes": "volumes have not landed yet; name folders of the machine under mounts",
         "image": "images have not landed yet: runs see this machine's own system",
-        "deadline": "deadlines have not landed yet; give max_duration to bound a run",
-        "work": "deadlines have not landed yet; give max_duration to bound a run",
         "ports": "need not be named: every port that a run listens on can be reached through Cumulo",
         "config": "has no effect here",
         "python": "can't be chosen yet: a run's environment has the server's Python",
@@ -168,6 +169,12 @@ class RunFile(Level):
     max_duration: Annotated[Seconds, Field(gt=0, le=MAX_DURATION_S)] | None = Field(
         default=None, description="an attempt is stopped after this long"
     )
+    deadline: DeadlineText | None = Field(
+        default=None, description="when it is to be done, at the least cost: 20h, 18:00, 2026-12-24T18:00+01:00"
+    )
+    work: Annotated[Seconds, Field(gt=0, le=MAX_DURATION_S)] | None = Field(
+        default=None, description="how long it runs for its deadline, all attempts together; else learnt from progress"
+    )
     grace: Annotated[Seconds, Field(ge=0, le=3600)] = Field(
         default=DEFAULT_GRACE_S, description="from SIGTERM to SIGKILL when stopped"
     )
@@ -194,6 +201,7 @@ class _Reading:
 
     file: RunFile
     planning: bool
+    now: float
 
     def spec(self) -> RunSpec:
         file = self.file
@@ -202,6 +210,7 @@ class _Reading:
             raise _refused(("run",), "is missing: say what to run, or 'kind: dev' for a server to work on")
         if file.array and kind is RunKind.DEV:
             raise _refused(("array",), "a dev run is one server; it can't be an array")
+        self.check_deadline()
         return RunSpec(
             name=file.name or name_from((file.run or "dev").strip().split("\n")[0][:60]),
             kind=kind,
@@ -220,6 +229,8 @@ class _Reading:
             max_duration_s=file.max_duration,
             grace_s=file.grace,
             retry=self.retry(),
+            deadline_at=deadline_at(file.deadline, self.now) if file.deadline else None,
+            work_s=file.work,
             purchase=PurchaseOption.SPOT if file.resources.use_spot else PurchaseOption.ON_DEMAND,
             migratable=file.migratable,
             progress_regex=file.progress,
@@ -272,6 +283,21 @@ class _Reading:
             for target, upload in self.file.file_mounts.items()
         )
 
+    def check_deadline(self) -> None:
+        """What contradicts a deadline, which needs an end to come and a choice of how to buy."""
+        file = self.file
+        if file.deadline is None:
+            if file.work is not None:
+                raise _refused(("work",), "is how long the work takes for a deadline, which is missing")
+            return
+        if file.kind == "dev":
+            raise _refused(("deadline",), "a dev run stays until it is stopped; it can't be done by a time")
+        if file.resources.use_spot:
+            text = "a deadline chooses between spot and on-demand as time passes; leave use_spot out"
+            raise _refused(("resources", "use_spot"), text)
+        if file.work and file.max_duration and file.work > file.max_duration:
+            raise _refused(("work",), "takes longer than max_duration lets an attempt run")
+
     def retry(self) -> Retry | None:
         given = self.file.retry
         if given is None:
@@ -293,12 +319,13 @@ def read_run_file(data: Any) -> RunFile:
         raise sentence_of(error) from None
 
 
-def to_spec(file: RunFile, *, planning: bool = False) -> RunSpec:
+def to_spec(file: RunFile, *, planning: bool = False, now: float | None = None) -> RunSpec:
     """The run that a file describes. With `planning`, paths that are not uploaded yet are let through (as "").
 
-    `after` still holds what was written: names or ids. Raises CumuloError.
+    `after` still holds what was written: names or ids. A deadline counts from `now` (epoch seconds; None: this moment).
+    Raises CumuloError.
     """
-    return _Reading(file=file, planning=planning).spec()
+    return _Reading(file=file, planning=planning, now=time.time() if now is None else now).spec()
 
 
 def schema() -> dict[str, Any]:
