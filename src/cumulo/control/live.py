@@ -6,7 +6,7 @@ away and read again, so that it never runs ahead of the store. Only the control 
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from cumulo.control.learning import Learning
 from cumulo.control.ledger import Ledger
@@ -21,6 +21,14 @@ from cumulo.placement.room import Room
 from cumulo.placement.world import Hold, Waiting, World
 
 MOST_REMEMBERED: Final = 512
+
+
+class Metered(NamedTuple):
+    """A segment of use: from when until when (None: it is open), at which price."""
+
+    since: float
+    until: float | None
+    price_nano_h: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +64,7 @@ class LiveInstance:
     exit_code: int | None = None
     message: str = ""
     last_seen: ObservedInstance | None = field(default=None, compare=False, repr=False)  # and taken in
+    metered: list[Metered] = field(default_factory=list)  # what it costs so far; the last segment is open
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, RowMapping
 
-from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture, hold_of
+from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Metered, Picture, hold_of
 from cumulo.control.rules import Rules
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
@@ -45,6 +45,9 @@ def load(tx: Connection, rules: Rules | None = None) -> Picture:
             if not instance.ended:
                 seen.instances[instance.id] = instance
             seen.runs[instance.run_id].units[instance.unit].instances[instance.id] = instance
+    for instance_id, since, until, price_nano_h in picture.open_segments(tx):
+        if instance_id in seen.instances:
+            seen.instances[instance_id].metered.append(Metered(since, until, price_nano_h))
     _load_world(tx, seen)
     return seen
 

@@ -6,13 +6,13 @@ What follows for attempts, units and runs is `settling`'s business.
 import json
 from dataclasses import asdict
 
+from cumulo.control import metering
 from cumulo.control.live import LiveInstance, LiveRun, Picture, hold_of
 from cumulo.control.moves import move_instance, set_run, set_unit, tell
 from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus, check_instance
 from cumulo.domain.names import printable
 from cumulo.domain.progress import Progress, parse_line
-from cumulo.domain.sharing import described, share_milli
 from cumulo.store.batch import Batch
 
 _STATES = tuple(InstanceState)
@@ -39,22 +39,7 @@ def _started(seen: Picture, batch: Batch, instance: LiveInstance, at: float) -> 
     instance.started_at = at
     batch.instance(instance.id, started_at=at)
     seen.world.declare_end(instance.id, hold_of(instance, run).until, started_at=at)
-    batch.new_usage[instance.id] = {
-        "instance_id": instance.id,
-        "started_at": at,
-        "ended_at": None,
-        "run_id": run.id,
-        "project": run.project,
-        "account": run.account,
-        "device_model": instance.device_model,
-        "device_count": len(instance.devices),
-        "gpu_milli": share_milli(instance.slices),
-        "gpus": described(instance.device_model, instance.slices),
-        "cpus_milli": instance.cpus_milli,
-        "price_nano_h": instance.price_nano_h,
-        "rental_nano_h": instance.rental_nano_h,
-        "purchase": str(instance.purchase),
-    }
+    metering.begin(batch, run, instance, at)
     if unit.started_at is None:
         unit.started_at = at
         batch.unit(run.id, unit.place, started_at=at)
@@ -110,12 +95,7 @@ def end_instance(seen: Picture, batch: Batch, instance: LiveInstance, observed: 
         cpu_seconds=observed.cpu_seconds,
         max_memory_bytes=observed.max_memory_bytes,
     )
-    if instance.started_at is not None:
-        batch.end_usage(instance.id, instance.ended_at)
-        seconds = instance.ended_at - instance.started_at
-        run.cost_nano += round(seconds * instance.price_nano_h / 3600)
-        run.rental_nano += round(seconds * instance.rental_nano_h / 3600)
-        batch.run(run.id, cost_nano=run.cost_nano, rental_nano=run.rental_nano)
+    metering.end(batch, run, instance, instance.ended_at)
     instance.slices = ()
     batch.released.append(instance.id)
     seen.world.release(instance.id)

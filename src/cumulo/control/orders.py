@@ -46,7 +46,7 @@ class Orders:
                 self.start(seen, region, starting)
             stops = {i.id: i.stop_grace_s or 0.0 for i in stopped if i is not None and i.region == region}
             release = [instance.id for instance in ended if instance.region == region and instance.id in released]
-            started = [key for key in batch.new_usage if (i := seen.instances.get(key)) and i.region == region]
+            started = [name for name, at in batch.new_usage if _has_started(seen.instances.get(name), region, at)]
             if stops or release or started:
                 self.stop(region, stops)
                 driver.ask(release=release, started=started)
@@ -75,6 +75,11 @@ class Orders:
         """`stops` maps instances to the seconds of grace they get."""
         self._absences.told_to_stop(stops, self._clock())
         self._drivers[region].ask(stop=stops)
+
+
+def _has_started(instance: LiveInstance | None, region: str, at: float) -> bool:
+    """Whether a segment of use that began at `at` is its first."""
+    return instance is not None and instance.region == region and instance.started_at == at
 
 
 def _running(seen: Picture, region: str) -> set[str]:

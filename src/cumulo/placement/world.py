@@ -192,6 +192,10 @@ class World:
         """When what is held has started, and must end at the latest, once that is known better."""
         self.holds[instance_id] = replace(self.holds[instance_id], until=until, started_at=started_at)
 
+    def rebuy(self, instance_id: str, purchase: PurchaseOption) -> None:
+        """What is held stays held, but is bought otherwise from now on."""
+        self.holds[instance_id] = replace(self.holds[instance_id], purchase=purchase)
+
     def copy(self) -> "World":
         """A world to try things on. It costs little: a node's use is copied once either of the two changes it.
 

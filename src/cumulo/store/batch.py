@@ -28,10 +28,8 @@ _GUARD: Final = (
     .values(generation=bindparam("next"))
 )
 _RELEASE: Final = delete(t.hold).where(t.hold.c.instance_id == bindparam("gone"))
-_END_USAGE: Final = (
-    update(t.usage)
-    .where(t.usage.c.instance_id == bindparam("of"), t.usage.c.ended_at.is_(None))
-    .values(ended_at=bindparam("end"))
+_DROP_SEGMENT: Final = delete(t.usage).where(
+    t.usage.c.instance_id == bindparam("of"), t.usage.c.started_at == bindparam("since")
 )
 
 
@@ -48,11 +46,12 @@ class Batch:
     new_units: dict[tuple[str, int], Row] = field(default_factory=dict)
     new_instances: dict[str, Row] = field(default_factory=dict)
     new_holds: list[Row] = field(default_factory=list)
-    new_usage: dict[str, Row] = field(default_factory=dict)
+    new_usage: dict[tuple[str, float], Row] = field(default_factory=dict)
     runs: dict[str, Row] = field(default_factory=lambda: defaultdict(dict))
     units: dict[tuple[str, int], Row] = field(default_factory=lambda: defaultdict(dict))
     instances: dict[str, Row] = field(default_factory=lambda: defaultdict(dict))
-    ended_usage: dict[str, float] = field(default_factory=dict)
+    segments: dict[tuple[str, float], Row] = field(default_factory=lambda: defaultdict(dict))
+    dropped_segments: list[tuple[str, float]] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
 
@@ -70,12 +69,15 @@ class Batch:
         new = self.new_instances.get(instance_id)
         (self.instances[instance_id] if new is None else new).update(values)
 
-    def end_usage(self, instance_id: str, ended_at: float) -> None:
-        new = self.new_usage.get(instance_id)
-        if new is None:
-            self.ended_usage[instance_id] = ended_at
-        else:
-            new["ended_at"] = ended_at
+    def segment(self, instance_id: str, since: float, **values: Any) -> None:
+        """Changes the segment of use that began at `since`."""
+        new = self.new_usage.get((instance_id, since))
+        (self.segments[instance_id, since] if new is None else new).update(values)
+
+    def drop_segment(self, instance_id: str, since: float) -> None:
+        """The segment never was: the instance had ended before."""
+        if self.new_usage.pop((instance_id, since), None) is None:
+            self.dropped_segments.append((instance_id, since))
 
     def event(self, event: NewEvent) -> None:
         self.events.append(event)
@@ -97,8 +99,9 @@ class Batch:
         _update(tx, t.run, {(key,): row for key, row in self.runs.items()}, ("id",))
         _update(tx, t.unit, self.units, ("run_id", "place"))
         _update(tx, t.instance, {(key,): row for key, row in self.instances.items()}, ("id",))
-        if self.ended_usage:
-            tx.execute(_END_USAGE, [{"of": key, "end": at} for key, at in self.ended_usage.items()])
+        _update(tx, t.usage, self.segments, ("instance_id", "started_at"))
+        if self.dropped_segments:
+            tx.execute(_DROP_SEGMENT, [{"of": name, "since": since} for name, since in self.dropped_segments])
         append(tx, *self.events)
 
     def _guard(self, tx: Connection) -> None:

@@ -69,6 +69,14 @@ def open_instances(tx: Connection) -> Sequence[RowMapping]:
     return tx.execute(select(t.instance).join(going, same).order_by(t.instance.c.id)).mappings().all()
 
 
+def open_segments(tx: Connection) -> Sequence[tuple[str, float, float | None, int]]:
+    """Segments of use of instances that have not ended: (instance id, started_at, ended_at, price), oldest first."""
+    columns = (t.usage.c.instance_id, t.usage.c.started_at, t.usage.c.ended_at, t.usage.c.price_nano_h)
+    query = select(*columns).join(t.instance, t.instance.c.id == t.usage.c.instance_id)
+    query = query.where(t.instance.c.state != str(InstanceState.ENDED)).order_by(*columns[:2])
+    return [(row[0], row[1], row[2], row[3]) for row in tx.execute(query)]
+
+
 def ended_attempts(tx: Connection, most: int) -> Sequence[RowMapping]:
     """Of the latest attempts that ran and ended who ran them, how long, why they ended and their spec; oldest first."""
     query = select(
