@@ -1,0 +1,1 @@
+"""Spot policies replayed on published traces of spot availability, beside published policies and the optimum."""
