@@ -13,9 +13,9 @@ from sqlalchemy import Connection, select
 
 from cumulo.control import Control
 from cumulo.control.loading import load
+from cumulo.control.rates import Rates
 from cumulo.control.requests import Inbox
 from cumulo.control.rules import Rules
-from cumulo.control.scheduling import Rates
 from cumulo.domain.ask import Ask, parse_gpu_ask
 from cumulo.domain.instance import InstanceSpec, Observation, ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState
@@ -102,6 +102,7 @@ class FakeEngine:
     logs: dict[str, bytes] = field(default_factory=dict)
     starts: Counter[str] = field(default_factory=Counter)
     stops: list[tuple[str, float]] = field(default_factory=list)
+    notices: dict[str, float] = field(default_factory=dict)
     stopped: set[str] = field(default_factory=set)
     released: list[str] = field(default_factory=list)
     listeners: list[Callable[[str], None]] = field(default_factory=list)
@@ -195,11 +196,13 @@ class FakeEngine:
         if self.instant:
             self.start(name)
 
-    def stop(self, instance_id, grace_s, epoch):
+    def stop(self, instance_id, grace_s, epoch, preempt_at=None):
         self._check(epoch)
         if instance_id in self.refuses:
             raise Down(f"{instance_id} is refused")
         self.stops.append((instance_id, grace_s))
+        if preempt_at is not None:
+            self.notices.setdefault(instance_id, preempt_at)
         self.stopped.add(instance_id)
         if instance_id in self.bodies and self.bodies[instance_id].seen.state is not InstanceState.ENDED:
             self.move(instance_id, InstanceState.STOPPING)

@@ -140,7 +140,7 @@ class ScriptedEngine:
             )
             self._hint(spec.instance_id)
 
-    def stop(self, instance_id, grace_s, epoch):
+    def stop(self, instance_id, grace_s, epoch, preempt_at=None):
         told = self._told.get(instance_id)
         if told and told.state is not InstanceState.ENDED:
             self.finish(instance_id, exit_code=143, reason=EndReason.CANCELLED)

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from cumulo.control.driver import EngineDriver
+from cumulo.control.driver import EngineDriver, Stop
 from cumulo.control.live import LiveInstance, Picture
+from cumulo.control.moves import stop_of
 from cumulo.control.nodes import lost
 from cumulo.domain.instance import InstanceParts, Observation, ObservedInstance, parse_instance_id
 from cumulo.domain.lifecycle import EndReason, InstanceState
@@ -95,16 +96,16 @@ class Absences:
                 before = self._known_at.get(observed.instance_id, 0.0)
                 self._known_at[observed.instance_id] = max(before, observation.as_of)
 
-    def unstopped(self, seen: Picture, observation: Observation) -> dict[str, float]:
-        """Instances (and their grace) that run on although they were told to stop and their grace is over."""
-        found: dict[str, float] = {}
+    def unstopped(self, seen: Picture, observation: Observation) -> dict[str, Stop]:
+        """Instances, and how they are to end, that run on although they were told to stop and their grace is over."""
+        found: dict[str, Stop] = {}
         for observed in observation.instances:
             instance = seen.instances.get(observed.instance_id)
             if instance is None or instance.stop_reason is None or observed.state in _ENDING:
                 continue
             grace_s = instance.stop_grace_s or 0.0
             if observation.as_of > self._stopped_at.get(instance.id, 0.0) + grace_s + STOP_AGAIN_S:
-                found[instance.id] = grace_s
+                found[instance.id] = stop_of(instance)
         return found
 
     def missing(
@@ -206,7 +207,7 @@ class Absences:
         _tell(batch, leak, now)
         _hold(seen, leak)
         if stop:
-            self._drivers[region].ask(stop={observed.instance_id: LEAK_GRACE_S})
+            self._drivers[region].ask(stop={observed.instance_id: Stop(LEAK_GRACE_S)})
 
     def _let_go(self, seen: Picture, instance_id: str, as_of: float) -> None:
         self._over_at[instance_id] = as_of

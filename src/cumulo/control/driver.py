@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from cumulo.domain.instance import InstanceSpec, Observation
 from cumulo.domain.lifecycle import InstanceState
@@ -37,12 +37,19 @@ class Report:
     unreachable: str = ""
 
 
+class Stop(NamedTuple):
+    """How an instance is to end: with how much grace, or at which moment (epoch seconds) to make room for others."""
+
+    grace_s: float
+    preempt_at: float | None = None
+
+
 @dataclass(slots=True)
 class _Work:
     """What there is to do for the engine, by instance id; the newest wish replaces an older one."""
 
     ensure: dict[str, InstanceSpec] = field(default_factory=dict)
-    stop: dict[str, float] = field(default_factory=dict)
+    stop: dict[str, Stop] = field(default_factory=dict)
     release: list[str] = field(default_factory=list)
     hints: set[str] = field(default_factory=set)
 
@@ -72,7 +79,7 @@ class EngineDriver:
         self._epoch, self._cloud_id = epoch, cloud_id
         self._report, self._ship_log, self._fenced = report, ship_log, fenced
         self._work = _Work()
-        self._refused_stops: dict[str, float] = {}
+        self._refused_stops: dict[str, Stop] = {}
         self._full_at = self._quick_at = self._nodes_at = self._rest_until = 0.0  # monotonic; when the next is due
         self._running: set[str] = set()
         self._changed = threading.Condition()
@@ -100,7 +107,7 @@ class EngineDriver:
         self,
         *,
         ensure: list[InstanceSpec] | None = None,
-        stop: dict[str, float] | None = None,
+        stop: dict[str, Stop] | None = None,
         release: list[str] | None = None,
         started: list[str] | None = None,
         running: Iterable[str] | None = None,
@@ -184,9 +191,10 @@ class EngineDriver:
             self._try(instance_id, "released", partial(self.engine.release, instance_id, self._epoch))
         for instance_id, spec in work.ensure.items():
             self._try(instance_id, "started", partial(self.engine.ensure, spec, self._epoch))
-        for instance_id, grace_s in work.stop.items():
-            if not self._try(instance_id, "stopped", partial(self.engine.stop, instance_id, grace_s, self._epoch)):
-                self._refused_stops[instance_id] = grace_s
+        for instance_id, how in work.stop.items():
+            command = partial(self.engine.stop, instance_id, how.grace_s, self._epoch, how.preempt_at)
+            if not self._try(instance_id, "stopped", command):
+                self._refused_stops[instance_id] = how
         work.hints.update(work.stop)
         work.release, work.ensure, work.stop = [], {}, {}
 
@@ -208,9 +216,9 @@ class EngineDriver:
                 over = instance_id in self._work.stop or instance_id in self._work.release
                 if not over and instance_id not in self._running:
                     self._work.ensure.setdefault(instance_id, spec)
-            for instance_id, grace_s in work.stop.items():
+            for instance_id, how in work.stop.items():
                 if instance_id not in self._work.release:
-                    self._work.stop.setdefault(instance_id, grace_s)
+                    self._work.stop.setdefault(instance_id, how)
             self._work.release = work.release + self._work.release
 
     def _look(self, only: frozenset[str] | None) -> None:

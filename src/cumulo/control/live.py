@@ -60,11 +60,12 @@ class LiveInstance:
     stop_reason: EndReason | None = None
     stop_grace_s: float | None = None
     stopped_for: str | None = None  # the attempt that it makes room for
+    preempt_at: float | None = None  # until when it may stay, as it was told
     reason: EndReason | None = None
     exit_code: int | None = None
     message: str = ""
-    last_seen: ObservedInstance | None = field(default=None, compare=False, repr=False)  # and taken in
     metered: list[Metered] = field(default_factory=list)  # what it costs so far; the last segment is open
+    last_seen: ObservedInstance | None = field(default=None, compare=False, repr=False)  # and taken in
 
     @property
     def devices(self) -> tuple[str, ...]:

@@ -146,6 +146,7 @@ def _instance(row: RowMapping, slices: tuple[Slice, ...]) -> LiveInstance:
         stop_reason=EndReason(row["stop_reason"]) if row["stop_reason"] else None,
         stop_grace_s=row["stop_grace_s"],
         stopped_for=row["stopped_for"],
+        preempt_at=row["preempt_at"],
         reason=EndReason(row["reason"]) if row["reason"] else None,
         exit_code=row["exit_code"],
         message=row["message"],

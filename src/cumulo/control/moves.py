@@ -5,6 +5,7 @@ The rest of this package composes these; nothing else changes a status. Nothing 
 
 from typing import Final
 
+from cumulo.control.driver import Stop
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit
 from cumulo.domain.lifecycle import (
     TERMINAL,
@@ -88,6 +89,12 @@ def stop_instance(
     if instance.state is not InstanceState.STOPPING:
         move_instance(batch, run, instance, InstanceState.STOPPING, now)
     batch.instance(instance.id, stop_reason=str(instance.stop_reason), stop_grace_s=instance.stop_grace_s)
+
+
+def stop_of(instance: LiveInstance) -> Stop:
+    """How its engine is to stop an instance that is wanted to end."""
+    makes_room = instance.stop_reason is EndReason.PREEMPTED
+    return Stop(instance.stop_grace_s or 0.0, instance.preempt_at if makes_room else None)
 
 
 _HARDER: Final[dict[EndReason | None, tuple[EndReason, ...]]] = {

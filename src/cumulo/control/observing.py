@@ -12,7 +12,7 @@ from cumulo.control.moves import move_instance, set_run, set_unit, tell
 from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus, check_instance
 from cumulo.domain.names import printable
-from cumulo.domain.progress import Progress, parse_line
+from cumulo.domain.progress import Progress, parse_checkpoint, parse_line
 from cumulo.store.batch import Batch
 
 _STATES = tuple(InstanceState)
@@ -32,6 +32,8 @@ def observe(seen: Picture, batch: Batch, instance: LiveInstance, observed: Obser
         move_instance(batch, run, instance, observed.state, now)
     if observed.progress is not None:
         observe_progress(batch, run, observed.progress, now)
+    if observed.checkpoint is not None:
+        _observe_checkpoint(seen, batch, instance, observed.checkpoint, now)
 
 
 def _started(seen: Picture, batch: Batch, instance: LiveInstance, at: float) -> None:
@@ -68,6 +70,18 @@ def observe_progress(batch: Batch, run: LiveRun, line: str, now: float) -> None:
     run.last_progress = progress
     first = run.first_progress
     batch.run(run.id, progress=json.dumps(asdict(progress) | {"since_done": first.done, "since_at": first.at}))
+
+
+def _observe_checkpoint(seen: Picture, batch: Batch, instance: LiveInstance, line: str, now: float) -> None:
+    """What one instance has saved is saved for its attempt: often one rank saves for all."""
+    at = parse_checkpoint(line, now)
+    if at is None:
+        return
+    for peer in seen.unit_of(instance)[1].instances.values():
+        if not peer.ended and at > max(peer.checkpointed_at or 0.0, peer.started_at or 0.0):
+            peer.checkpointed_at = at
+            batch.instance(peer.id, checkpointed_at=at)
+            seen.world.declare_saved(peer.id, at)
 
 
 def _values(progress: Progress) -> tuple[float, float, dict[str, float | str]]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from cumulo.control.absence import Absences
-from cumulo.control.driver import EngineDriver
+from cumulo.control.driver import EngineDriver, Stop
 from cumulo.control.live import LiveInstance, Picture
+from cumulo.control.moves import stop_of
 from cumulo.control.scheduling import specs_for
 from cumulo.store.batch import Batch
 
@@ -44,7 +45,7 @@ class Orders:
             starting = [instance for instance in placed if instance.region == region]
             if starting:
                 self.start(seen, region, starting)
-            stops = {i.id: i.stop_grace_s or 0.0 for i in stopped if i is not None and i.region == region}
+            stops = {i.id: stop_of(i) for i in stopped if i is not None and i.region == region}
             release = [instance.id for instance in ended if instance.region == region and instance.id in released]
             started = [name for name, at in batch.new_usage if _has_started(seen.instances.get(name), region, at)]
             if stops or release or started:
@@ -62,7 +63,7 @@ class Orders:
         for region, driver in self._drivers.items():
             here = [instance for instance in seen.instances.values() if instance.region == region]
             self.start(seen, region, [i for i in here if i.stop_reason is None and i.started_at is None])
-            self.stop(region, {i.id: i.stop_grace_s or 0.0 for i in here if i.stop_reason is not None})
+            self.stop(region, {i.id: stop_of(i) for i in here if i.stop_reason is not None})
             driver.ask(running=_running(seen, region))
         self._watch(seen)
 
@@ -71,8 +72,7 @@ class Orders:
         self._absences.told((spec.instance_id for spec in specs), self._clock())
         self._drivers[region].ask(ensure=specs)
 
-    def stop(self, region: str, stops: dict[str, float]) -> None:
-        """`stops` maps instances to the seconds of grace they get."""
+    def stop(self, region: str, stops: dict[str, Stop]) -> None:
         self._absences.told_to_stop(stops, self._clock())
         self._drivers[region].ask(stop=stops)
 

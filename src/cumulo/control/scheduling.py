@@ -2,7 +2,6 @@
 
 import pwd
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from os import getgrouplist, getuid
 from zlib import crc32
 
@@ -10,6 +9,7 @@ from cumulo.catalog.prices import price
 from cumulo.control.deciding import MOST_PER_STEP, decide
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture, hold_of
 from cumulo.control.moves import advance, set_run, set_unit, tell, unit_row
+from cumulo.control.rates import Rates
 from cumulo.control.yielding import carry_out
 from cumulo.domain.instance import Identity, InstanceSpec, instance_id
 from cumulo.domain.lifecycle import InstanceState, RunStatus
@@ -24,21 +24,6 @@ from cumulo.store.batch import Batch
 # The runtime that fences what it hides: with another, hard isolation would be a word.
 HARD_RUNTIME = "sandbox"
 _FIRST_PORT, _PORTS = 20000, 10000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """What the admin charges for this cloud's own hardware: nano-USD per GPU-hour by kind. Nothing unless set.
-
-    A part of a GPU costs its part of that (`Slice.milli`): a fraction as much as was asked for, used or not; a MIG
-    instance its share of the GPU's memory, of which the whole instances that fit beside it take the rest.
-    """
-
-    gpu_nano_h: dict[str, int] = field(default_factory=dict)
-
-    def price_nano_h(self, model: str, milli: int) -> int:
-        """Of `milli` thousandths of a GPU."""
-        return self.gpu_nano_h.get(model, 0) * milli // WHOLE_MILLI
 
 
 def place_waiting(seen: Picture, batch: Batch, rates: Rates, now: float) -> list[LiveInstance]:
@@ -209,6 +194,7 @@ def _instance_row(run: LiveRun, instance: LiveInstance, use: NodeUse) -> dict[st
         "stop_reason": None,
         "stop_grace_s": None,
         "stopped_for": None,
+        "preempt_at": None,
         "reason": None,
         "message": "",
         "exit_code": None,

@@ -56,7 +56,8 @@ def _stop(seen: Picture, batch: Batch, found: Preemption | Room, instances: list
             told.add(run.id)
             tell(batch, run, "run.preempted", f"{run.spec.name} {_in_words(found)}", now, instance)
         instance.stopped_for = _name(found.waiting)
-        batch.instance(instance.id, stopped_for=instance.stopped_for)
+        instance.preempt_at = now + run.spec.grace_s
+        batch.instance(instance.id, stopped_for=instance.stopped_for, preempt_at=instance.preempt_at)
         stop_instance(batch, run, instance, EndReason.PREEMPTED, None, now)
 
 

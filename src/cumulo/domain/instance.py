@@ -28,7 +28,8 @@ class InstanceSpec:
     """All an engine needs to start one instance. Ids name things that outlive it: run, unit, attempt.
 
     `files` are (target, manifest digest) pairs; the target "." is the workdir. `peers` are the addresses of all
-    instances of the attempt in rank order.
+    instances of the attempt in rank order. `hazard` is how likely the node is taken back: (age in seconds from which it
+    holds, per second), ages rising from 0; empty where nobody knows.
     """
 
     instance_id: str
@@ -57,6 +58,7 @@ class InstanceSpec:
     peers: tuple[str, ...] = ("127.0.0.1",)
     master_port: int = 29500
     array_index: int | None = None
+    hazard: tuple[tuple[float, float], ...] = ()
 
     @property
     def device_uuids(self) -> tuple[str, ...]:
@@ -80,6 +82,7 @@ class InstanceSpec:
         for name in ("requirements", "mounts", "peers"):
             values[name] = tuple(values[name])
         values["files"] = tuple((target, digest) for target, digest in values["files"])
+        values["hazard"] = tuple((age_s, per_s) for age_s, per_s in values.get("hazard", ()))
         return cls(**values)
 
 
@@ -105,6 +108,7 @@ class ObservedInstance:
     max_memory_bytes: int | None = None
     cpu_seconds: float | None = None
     progress: str | None = None  # the last progress line the run wrote, as it wrote it
+    checkpoint: str | None = None  # the last such line that tells of saved work
 
     def to_wire(self) -> dict[str, Any]:
         return asdict(self)

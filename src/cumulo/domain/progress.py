@@ -1,4 +1,7 @@
-"""Progress that a run tells of: a JSON line appended to $CUMULO_PROGRESS, or a match of a pattern in its log."""
+"""Progress that a run tells of: a JSON line appended to $CUMULO_PROGRESS, or a match of a pattern in its log.
+
+A line may also, or only, tell until when what was done is saved: `{"checkpoint": <epoch seconds>}`.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -46,6 +49,16 @@ def parse_line(line: str, at: float) -> Progress | None:
         unit=printable(str(data.get("unit") or ""), 24),
         metrics=_metrics(data),
     )
+
+
+def parse_checkpoint(line: str, at: float) -> float | None:
+    """Until when work is saved, in epoch seconds, by a line seen at `at`; None when the line does not tell."""
+    try:
+        told = json.loads(line)["checkpoint"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    is_time = isinstance(told, int | float) and not isinstance(told, bool) and 0 < told < 1e18
+    return min(at, float(told)) if is_time else None
 
 
 def _metrics(data: dict[str, Any]) -> dict[str, float | str]:

@@ -33,7 +33,7 @@ CALLS: Final[dict[str, tuple[tuple[Any, ...], Any]]] = {
     "pools": ((), tuple[Pool, ...]),
     "nodes": ((), tuple[Node, ...]),
     "ensure": ((InstanceSpec, int), None),
-    "stop": ((str, float, int), None),
+    "stop": ((str, float, int, float | None), None),
     "release": ((str, int), None),
     "observe": ((frozenset[str] | None,), Observation),
     "read_log": ((str, int, int), bytes),
@@ -102,8 +102,8 @@ class PipeEngine:
     def ensure(self, spec: InstanceSpec, epoch: int) -> None:
         self._call("ensure", spec, epoch)
 
-    def stop(self, instance_id: str, grace_s: float, epoch: int) -> None:
-        self._call("stop", instance_id, grace_s, epoch)
+    def stop(self, instance_id: str, grace_s: float, epoch: int, preempt_at: float | None = None) -> None:
+        self._call("stop", instance_id, grace_s, epoch, preempt_at)
 
     def release(self, instance_id: str, epoch: int) -> None:
         self._call("release", instance_id, epoch)

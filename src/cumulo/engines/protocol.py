@@ -62,8 +62,13 @@ class Engine(Protocol):
         """
         ...
 
-    def stop(self, instance_id: str, grace_s: float, epoch: int) -> None:
-        """Sees to it that the instance ends: SIGTERM, the grace, then everything of it is killed. Raises StaleEpoch."""
+    def stop(self, instance_id: str, grace_s: float, epoch: int, preempt_at: float | None = None) -> None:
+        """Sees to it that the instance ends: SIGTERM, the grace, then everything of it is killed. Raises StaleEpoch.
+
+        With `preempt_at` (epoch seconds) it makes room for others: its notice file says so before the SIGTERM, and it
+        is killed then instead, the same moment for a whole gang. An engine that hears of it so late that less than
+        half of the grace is left gives a whole grace from then on. The first moment that it was told stays.
+        """
         ...
 
     def release(self, instance_id: str, epoch: int) -> None:

@@ -176,18 +176,27 @@ def lock_holder(folder: Path) -> int | None:
     return None if kind == fcntl.F_UNLCK else pid
 
 
-def request_stop(folder: Path, *, grace_s: float, reason: str | None = None) -> View:
+def request_stop(folder: Path, *, grace_s: float, reason: str | None = None, preempt_at: float | None = None) -> View:
     """Write the wish to stop and wake the supervisor; repeat it as you like, a smaller grace shortens.
+
+    `preempt_at`: it makes room for others, and was told that it has until then.
 
     Where the answer is NOT_STARTED, ask the spawner to start it once more: its supervisor then starts nothing and
     writes the exit record.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomic(str(folder), "stop.json", {"grace_s": grace_s, "reason": reason})
+    write_atomic(str(folder), "stop.json", {"grace_s": grace_s, "reason": reason, "preempt_at": preempt_at})
     view = look(folder)
     if view.supervisor_pid:
         _signal_holder(folder, view.supervisor_pid)
     return view
+
+
+def read_notice(folder: Path) -> float | None:
+    """Until when (epoch seconds) an instance that makes room for others may stay, as it was told; None: it was not."""
+    asked = read_json(f"{folder}/stop.json")
+    told = asked.get("preempt_at") if asked else None
+    return None if told is None else float(told)
 
 
 def _signal_holder(folder: Path, pid: int) -> None:

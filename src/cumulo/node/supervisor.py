@@ -36,8 +36,10 @@ reserve      some allocated kilobytes; exit.json is written into them and takes 
 state.json   version, boot_id, pid, pid_start (ticks, /proc/PID/stat field 22), phase (preparing, running, stopping),
              payload_pid (host pid of the running stage's process, also inside a sandbox), payload_start, started_at
              (when that process exists), started_boot (CLOCK_BOOTTIME then), stages {name: when begun}
-stop.json    by the engine: {grace_s, reason}; then it sends SIGTERM. A missed signal is harmless: the file is read
-             before each stage. There before the start, nothing starts: a stopped id never starts
+stop.json    by the engine: {grace_s, reason, preempt_at}; then it sends SIGTERM. A missed signal is harmless: the file
+             is read before each stage. There before the start, nothing starts: a stopped id never starts.
+             preempt_at (epoch seconds, or null) is when an instance that makes room for others must have left, as its
+             notice file tells it: kept for the engine, which tells it once; the grace ends then
 exit.json    the last thing written, fsynced: version, started_at, ended_at, reason, stage, message, exit_code,
              signal, oom, log_bytes, log_lost_bytes, cpu_seconds, max_memory_bytes. Reasons: finished; stopped;
              timeout; setup_failed (a stage before the last); start_failed (the command could not be run); error (ours)

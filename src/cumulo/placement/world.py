@@ -192,6 +192,10 @@ class World:
         """When what is held has started, and must end at the latest, once that is known better."""
         self.holds[instance_id] = replace(self.holds[instance_id], until=until, started_at=started_at)
 
+    def declare_saved(self, instance_id: str, at: float) -> None:
+        """Until when its work is saved."""
+        self.holds[instance_id] = replace(self.holds[instance_id], checkpointed_at=at)
+
     def rebuy(self, instance_id: str, purchase: PurchaseOption) -> None:
         """What is held stays held, but is bought otherwise from now on."""
         self.holds[instance_id] = replace(self.holds[instance_id], purchase=purchase)

@@ -208,6 +208,7 @@ instance = Table(
     Column("purchase", String(16), nullable=False, server_default=text("'on-demand'")),
     Column("reservation_id", String(16)),  # that it draws on
     Column("checkpointed_at", Double),  # when what it has done was last saved, as far as it told
+    Column("preempt_at", Double),  # until when it may stay, as it was told
     Index("instance_by_run", "run_id", "unit", "attempt"),
     Index("instance_by_state", "state"),
 )

@@ -19,7 +19,7 @@ from cumulo.domain.instance import InstanceSpec, Observation, ObservedInstance
 from cumulo.domain.node import Node, Pool
 from cumulo.domain.storage import Stored
 from cumulo.engines.epoch import EpochFence
-from cumulo.engines.local import interpreter, keeping
+from cumulo.engines.local import interpreter, keeping, library
 from cumulo.engines.local.checks import examine
 from cumulo.engines.local.hardware import EmulatedHardware, Hardware, Held, RealHardware
 from cumulo.engines.local.launching import Launcher
@@ -29,6 +29,7 @@ from cumulo.engines.local.pulling import Puller
 from cumulo.engines.local.starting import Starter
 from cumulo.engines.local.streams import open_stream
 from cumulo.engines.local.watching import HintSocket, Seen, open_seen, refresh
+from cumulo.engines.notice import last_moment, write_notice
 from cumulo.engines.protocol import BlobSource, ByteStream, Readings, StreamRequest
 from cumulo.node import cgroups, instances
 from cumulo.node.files import remove_tree
@@ -77,6 +78,7 @@ class LocalEngine:
             device_files=self._hardware.device_files,
         )
         interpreter.link(self._layout.bin, self._launcher.base)
+        library.install(self._layout.lib)
         self._starter = Starter(launcher=self._launcher, spawner=self._spawner, changed=self._hint)
         self._seen: dict[str, Seen] = {}
         self._lock = threading.Lock()  # over what is in `_seen`
@@ -137,7 +139,7 @@ class LocalEngine:
             self._seen[name] = seen = _fresh(folder, spec)
             self._starter.begin(seen)
 
-    def stop(self, instance_id: str, grace_s: float, epoch: int) -> None:
+    def stop(self, instance_id: str, grace_s: float, epoch: int, preempt_at: float | None = None) -> None:
         folder = self._layout.instance(instance_id)
         with self._lock, _writing(self._layout.root):
             self._fence.check(epoch)
@@ -145,7 +147,9 @@ class LocalEngine:
                 return
             if not self._layout.holds(instance_id):  # it has not come yet, and now never will
                 _make_instance(folder, {"cloud_id": self.cloud_id})
-            view = instances.request_stop(folder, grace_s=grace_s)
+            if preempt_at is not None:
+                preempt_at, grace_s = self._give_notice(instance_id, preempt_at, grace_s)
+            view = instances.request_stop(folder, grace_s=grace_s, preempt_at=preempt_at)
             # A worker that has it now will find the wish.
             if view.standing is Standing.NOT_STARTED and self._starter.withdraw(instance_id):
                 self._starter.ask(self._seen.setdefault(instance_id, open_seen(folder)))
@@ -213,6 +217,14 @@ class LocalEngine:
         ).run()
 
     # Inside
+
+    def _give_notice(self, instance_id: str, preempt_at: float, grace_s: float) -> tuple[float, float]:
+        """Tells an instance when it must have left; (that moment, the seconds until then). Told once, it stays."""
+        now, told = time.time(), instances.read_notice(self._layout.instance(instance_id))
+        if told is None:
+            told = last_moment(preempt_at, grace_s, now)
+            write_notice(self._layout.notice(instance_id), told)
+        return told, max(0.0, told - now)
 
     def _look(self, name: str) -> ObservedInstance | None:
         with self._lock:

@@ -4,11 +4,12 @@ epoch                       the newest epoch seen
 instances/ID/               the supervisor's folder (0700, ours): spec.json, state.json, exit.json, log, …
                             and instance.json, the InstanceSpec as it was handed over
 ended/ID/                   the same, once released
-areas/ID/                   the instance's own folder (0700, its user's): workdir, tmp, script, progress, …
+areas/ID/                   the instance's own folder (0700, its user's): workdir, tmp, script, progress, notice, …
 runs/RUN/UNIT/              kept over attempts (the user's): checkpoint, outputs, and the workdir of a dev run
 homes/UID/                  scratch homes
 environments/UID/DIGEST/    virtual environments
 bin/                        `python3` and `python` for runs on a machine whose PATH has none
+lib/                        what runs may import: `cumulo.job`
 """
 
 import os
@@ -61,6 +62,10 @@ class Layout:
     def bin(self) -> Path:
         return self.root / "bin"
 
+    @cached_property
+    def lib(self) -> Path:
+        return self.root / "lib"
+
     def make(self) -> None:
         """Raises OSError where the state folder can't be written."""
         self.root.mkdir(mode=PASSAGE, parents=True, exist_ok=True)
@@ -68,7 +73,8 @@ class Layout:
             folder.mkdir(mode=PASSAGE, exist_ok=True)
         for folder in (self.instances, self.ended):
             folder.mkdir(mode=0o700, exist_ok=True)
-        self.bin.mkdir(mode=0o755, exist_ok=True)
+        for folder in (self.bin, self.lib):
+            folder.mkdir(mode=0o755, exist_ok=True)
 
     def instance(self, instance_id: str) -> Path:
         return self.instances / _plain(instance_id)
@@ -86,6 +92,10 @@ class Layout:
 
     def area(self, instance_id: str) -> Path:
         return self.areas / _plain(instance_id)
+
+    def notice(self, instance_id: str) -> Path:
+        """Where an instance reads that it must leave."""
+        return self.area(instance_id) / "notice"
 
     def unit(self, spec: InstanceSpec) -> Path:
         return self.runs / _plain(spec.run_id) / str(spec.unit)

@@ -6,6 +6,7 @@ long for an argument is a script in the instance's folder.
 """
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,15 @@ class StageMaker:
         spec = setting.spec
         env = variables.defaults(user=setting.account.name, home=setting.home, python_links=self.layout.bin)
         env |= spec.env
-        env |= variables.ours(spec, checkpoint=setting.checkpoint, outputs=setting.outputs, progress=setting.progress)
+        env |= variables.ours(
+            spec,
+            checkpoint=setting.checkpoint,
+            outputs=setting.outputs,
+            progress=setting.progress,
+            notice=self.layout.notice(spec.instance_id),
+            library=self.layout.lib,
+            now=time.time(),
+        )
         argv = self._command(setting, spec.command or (_IDLE if spec.dev else ""))
         if not (spec.setup.strip() or spec.requirements):
             return (self._stage("running", setting, env, argv),)
@@ -138,7 +147,7 @@ class StageMaker:
             gid=owner.gid if owner else None,
             groups=owner.groups if owner else (),
             writable=tuple(map(str, sorted(folders))),
-            read_only=tuple(map(str, (self.layout.bin, *read_only))),
+            read_only=tuple(map(str, (self.layout.bin, self.layout.lib, *read_only))),
             hidden=tuple(map(str, self.hidden)),
             mounts=setting.mounts,
             device_nodes=self.devices,

@@ -11,6 +11,11 @@ For programs that run on several nodes, the names their authors look for are set
   one GPU of eight.
 - `CUMULO_GPU_MILLI`, `CUMULO_GPU_MEMORY` (bytes), `CUMULO_GPU_SHARING`: how much of each GPU is the run's, and how it
   is shared. Where nothing enforces a fraction, a program that keeps to them is a good neighbour.
+- `CUMULO_NOTICE` names a file that is not there until the run has to make room for others; then it holds
+  `CUMULO_PREEMPT_AT=<epoch seconds>`, for a shell to source. `CUMULO_HAZARD` is how likely that is, as
+  `age:hazard,age:hazard,…` in seconds and per second, where it is known; `CUMULO_BEGAN_AT` is what ages count from.
+- `PYTHONPATH` ends with the folder that holds `cumulo.job`. It is no complete package, so that where Cumulo itself is
+  installed, that one is found.
 - `CUMULO_NODE_IPS`, one address a line in order of rank, is what `mpirun --hostfile` and SkyPilot's scripts expect;
   SkyPilot's own names are set too, so that its tasks run unchanged.
 """
@@ -42,8 +47,10 @@ def defaults(*, user: str, home: Path, python_links: Path) -> dict[str, str]:
     }
 
 
-def ours(spec: InstanceSpec, *, checkpoint: Path, outputs: Path, progress: Path) -> dict[str, str]:
-    """What Cumulo tells a run; nothing in `env` overrides it."""
+def ours(
+    spec: InstanceSpec, *, checkpoint: Path, outputs: Path, progress: Path, notice: Path, library: Path, now: float
+) -> dict[str, str]:
+    """What Cumulo tells a run; nothing in `env` overrides it, but a PYTHONPATH there comes before ours."""
     uuids = ",".join(each.device_uuid for each in spec.slices)
     nodes, gpus, ips = str(len(spec.peers)), str(len(spec.slices)), "\n".join(spec.peers)
     rank = str(spec.rank)
@@ -58,6 +65,9 @@ def ours(spec: InstanceSpec, *, checkpoint: Path, outputs: Path, progress: Path)
         "CUMULO_CHECKPOINT_DIR": str(checkpoint),
         "CUMULO_OUTPUT_DIR": str(outputs),
         "CUMULO_PROGRESS": str(progress),
+        "CUMULO_NOTICE": str(notice),
+        "CUMULO_BEGAN_AT": f"{now:.3f}",
+        "PYTHONPATH": ":".join(filter(None, (spec.env.get("PYTHONPATH"), str(library)))),
         "CUMULO_RANK": rank,
         "CUMULO_NUM_NODES": nodes,
         "CUMULO_NODE_IPS": ips,
@@ -77,6 +87,8 @@ def ours(spec: InstanceSpec, *, checkpoint: Path, outputs: Path, progress: Path)
             "CUMULO_GPU_MILLI": str(spec.slices[0].milli),
             "CUMULO_GPU_MEMORY": str(spec.slices[0].memory_bytes),
         }
+    if spec.hazard:
+        told["CUMULO_HAZARD"] = ",".join(f"{age_s:g}:{per_s:.4g}" for age_s, per_s in spec.hazard)
     if spec.array_index is not None:
         told["CUMULO_ARRAY_INDEX"] = str(spec.array_index)
     return told

@@ -81,6 +81,7 @@ class Seen:
     marks: tuple[object, ...] = ()
     progress_mark: tuple[int, int] | None = None
     progress: str | None = None
+    checkpoint: str | None = None
     asked_at: float = 0.0  # when a supervisor was last asked for (monotonic)
     failure: ExitRecord | None = None  # where it could not even be written down
 
@@ -114,8 +115,8 @@ def refresh(seen: Seen, *, area: Path, pending: InstanceState | None) -> Observe
     _read_progress(seen, f"{area}/progress")
     told = seen.told
     size = log[1] if log else 0
-    if size != told.log_bytes or seen.progress != told.progress:
-        told = seen.told = replace(told, log_bytes=size, progress=seen.progress)
+    if (size, seen.progress, seen.checkpoint) != (told.log_bytes, told.progress, told.checkpoint):
+        told = seen.told = replace(told, log_bytes=size, progress=seen.progress, checkpoint=seen.checkpoint)
     return told
 
 
@@ -169,7 +170,10 @@ def _tell_end(base: ObservedInstance, record: ExitRecord, spec: InstanceSpec | N
 
 
 def _read_progress(seen: Seen, path: str) -> None:
-    """The last complete line. The file is the user's, who may have put anything there: a link, a pipe, a gigabyte."""
+    """The last complete line, and the last that tells of saved work.
+
+    The file is the user's, who may have put anything there: a link, a pipe, a gigabyte.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -186,6 +190,8 @@ def _read_progress(seen: Seen, path: str) -> None:
     lines = tail.rpartition(b"\n")[0].splitlines()
     if lines:
         seen.progress = lines[-1].decode(errors="replace")
+        saved = next((line for line in reversed(lines) if b'"checkpoint"' in line), None)
+        seen.checkpoint = saved.decode(errors="replace") if saved else seen.checkpoint
 
 
 class HintSocket:

@@ -20,6 +20,7 @@ from cumulo.domain.lifecycle import InstanceState
 from cumulo.domain.node import Node, Pool
 from cumulo.domain.storage import Stored
 from cumulo.engines.epoch import EpochFence
+from cumulo.engines.notice import last_moment
 from cumulo.engines.protocol import ByteStream, Readings, StreamRequest
 from cumulo.engines.simulated.journal import Journal, Line
 from cumulo.engines.simulated.life import Life
@@ -114,7 +115,7 @@ class SimulatedEngine:
             self._expect_end(life)
         self._hint(name)
 
-    def stop(self, instance_id: str, grace_s: float, epoch: int) -> None:
+    def stop(self, instance_id: str, grace_s: float, epoch: int, preempt_at: float | None = None) -> None:
         with self._changed:
             self._fence.check(epoch)
             life = self._lives.get(instance_id) or Life(instance_id=instance_id, cloud_id=self.cloud_id)
@@ -122,6 +123,8 @@ class SimulatedEngine:
             over = life.asked_at is not None and life.observed(now).state is InstanceState.ENDED
             if over or instance_id in self._released or (life.asked_at is None and life.stop_at is not None):
                 return
+            if preempt_at is not None:
+                grace_s = last_moment(preempt_at, grace_s, now) - now
             self._note({"stop": instance_id, "grace_s": grace_s, "at": now})
             life.stop(grace_s, now)
             self._lives[instance_id] = life

@@ -1,4 +1,4 @@
-"""The market: as what instances were bought, reservations, spot prices, and when work was last saved.
+"""The market: as what instances were bought, reservations, spot prices, when work was last saved, notices.
 
 Until now spot runs were known by their run alone, so theirs is taken from there.
 """
@@ -23,6 +23,7 @@ def upgrade() -> None:
         op.execute(_BOUGHT.format(table=table))
     op.add_column("instance", sa.Column("reservation_id", sa.String(length=16), nullable=True))
     op.add_column("instance", sa.Column("checkpointed_at", sa.Double(), nullable=True))
+    op.add_column("instance", sa.Column("preempt_at", sa.Double(), nullable=True))
     op.create_table(
         "reservation",
         sa.Column("id", sa.String(length=16), nullable=False),
