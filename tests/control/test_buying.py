@@ -3,8 +3,8 @@
 import pytest
 
 from cumulo.control.buying import buy_as
+from cumulo.control.rates import Rates
 from cumulo.control.rules import Rules
-from cumulo.control.scheduling import Rates
 from cumulo.domain.lifecycle import EndReason
 from cumulo.domain.run import PurchaseOption
 from cumulo.store import tables

@@ -39,6 +39,12 @@ def test_all_that_may_be_said():
     [
         ({"placment": {}}, "placment: is not known; did you mean 'placement'?"),
         ({"placement": {"backfil": True}}, "placement.backfil: is not known; did you mean 'backfill'?"),
+        ({"rates": {"A100-80GB": "1.20"}}, "rates.A100-80GB: must be USD per GPU-hour, from 0 to 10000, not text"),
+        ({"rates": {"A100": 1}}, "rates.A100: may be A100-40GB or A100-80GB; name one of them"),
+        ({"market": {"spot_floor": 1.5}}, "market.spot_floor: must be a part of the on-demand price, from 0 to 1"),
+        ({"market": {"spot_floor": {"T4": -1}}}, "market.spot_floor.T4: must be a part of the on-demand price"),
+        ({"market": {"reserved": {"soon": 0.5}}}, "market.reserved.soon: 'soon' is not a duration"),
+        ({"market": {"reserved": 0.5}}, "market.reserved: must be a mapping of terms to numbers"),
         ({"placement": {"most_moves": 0}}, "placement.most_moves: Input should be greater than or equal to 1"),
         ({"projects": {"v": {"quota": {"gpu": 4}}}}, "projects.v.quota.gpu: is not known; did you mean gpus?"),
         (

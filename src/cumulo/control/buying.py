@@ -2,7 +2,7 @@
 
 from cumulo.control import metering
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture
-from cumulo.control.scheduling import Rates
+from cumulo.control.rates import Rates
 from cumulo.domain.run import PurchaseOption
 from cumulo.domain.sharing import share_milli
 from cumulo.store.batch import Batch

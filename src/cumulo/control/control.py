@@ -12,9 +12,9 @@ from cumulo.control.deciding import beyond_quota
 from cumulo.control.driver import EngineDriver
 from cumulo.control.live import LiveInstance, Picture
 from cumulo.control.loop import ControlLoop
+from cumulo.control.rates import Rates
 from cumulo.control.requests import Inbox
 from cumulo.control.rules import Rules
-from cumulo.control.scheduling import Rates
 from cumulo.control.shipping import Shipper, Source
 from cumulo.control.submitting import accept, replayed
 from cumulo.domain.ask import GpuAsk

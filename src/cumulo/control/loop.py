@@ -22,9 +22,10 @@ from cumulo.control.nodes import NodeWatch
 from cumulo.control.observing import observe, observe_progress
 from cumulo.control.orders import Orders, Watch
 from cumulo.control.pacing import Pacing
+from cumulo.control.rates import Rates
 from cumulo.control.requests import Inbox, Mail, Question, Wish
 from cumulo.control.rules import Rules
-from cumulo.control.scheduling import Rates, place_waiting
+from cumulo.control.scheduling import place_waiting
 from cumulo.control.settling import fail_dependent, settle
 from cumulo.control.wanting import grant
 from cumulo.control.yielding import restore

@@ -7,7 +7,8 @@ from cumulo.catalog.mig import mig_profiles
 from cumulo.control.answers import Offer
 from cumulo.control.explain import check_gpu_names
 from cumulo.control.live import Picture
-from cumulo.control.scheduling import Rates, rental_nano_h
+from cumulo.control.rates import Rates
+from cumulo.control.scheduling import rental_nano_h
 from cumulo.domain.ask import GpuAsk
 from cumulo.domain.node import Device, NodeState
 from cumulo.domain.run import PurchaseOption

@@ -5,7 +5,8 @@ from dataclasses import replace
 from cumulo.control.answers import Choice, Plan
 from cumulo.control.explain import check_gpu_names, explained, waiting_units
 from cumulo.control.live import Picture
-from cumulo.control.scheduling import Rates, rental_nano_h
+from cumulo.control.rates import Rates
+from cumulo.control.scheduling import rental_nano_h
 from cumulo.domain.ask import Ask
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.domain.sharing import described, share_milli

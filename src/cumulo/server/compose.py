@@ -13,7 +13,6 @@ from pathlib import Path
 
 from cumulo import __version__
 from cumulo.control import Control
-from cumulo.control.rules import Rules
 from cumulo.domain.errors import CumuloError
 from cumulo.engines.local import LocalEngine
 from cumulo.engines.simulated import SimulatedEngine
@@ -63,10 +62,10 @@ def serve(options: Options) -> None:
 
 
 def _serve(options: Options, folder: StateFolder, listeners: Listeners) -> None:
-    rules = config.read(options.home)
+    read = config.read(options.home)
     db = _database(options)
     try:
-        services, engine = _services(options, folder, db, rules)
+        services, engine = _services(options, folder, db, read)
         _own_token(services, folder)
         app = make_app(services, loopback_only=options.address.loopback)
         running = Running(
@@ -102,15 +101,17 @@ def _database(options: Options) -> Database:
 
 
 def _services(
-    options: Options, folder: StateFolder, db: Database, rules: Rules
+    options: Options, folder: StateFolder, db: Database, read: config.Config
 ) -> tuple[Services, LocalEngine | SimulatedEngine]:
     cloud_id = schema.prepare(db, cloud_id=secrets.token_hex(6), now=time.time())
     with db.write() as tx:
-        for name in rules.policy.projects:
+        for name in read.rules.policy.projects:
             people.ensure_project(tx, name, created_by=unix_name(os.geteuid()), now=time.time())
     blobs, logs = Blobs(options.home), Logs(options.home)
     engine = _engine(options, folder, db, blobs, cloud_id)
-    control = Control(db=db, logs=logs, engines={engine.name: engine}, cloud_id=cloud_id, rules=rules)
+    control = Control(
+        db=db, logs=logs, engines={engine.name: engine}, cloud_id=cloud_id, rates=read.rates, rules=read.rules
+    )
     services = Services(
         home=options.home,
         cloud_id=cloud_id,

@@ -1,8 +1,9 @@
 """Reads the config file of a cloud at its start, and makes the rules of it that the control plane keeps to."""
 
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from cumulo.control.rates import Rates, Terms
 from cumulo.control.rules import Policy, ProjectRules, Quota, Rules
 from cumulo.domain.errors import CumuloError
 from cumulo.wire.config_file import ConfigFile, ProjectFile, read_config
@@ -11,8 +12,15 @@ from cumulo.wire.yaml_file import read_yaml
 FILE_NAME: Final = "config.yaml"
 
 
-def read(home: Path) -> Rules:
-    """The rules that the state folder's config file gives; those of every cloud where there is none.
+class Config(NamedTuple):
+    """Who gets what next, and what it costs."""
+
+    rules: Rules
+    rates: Rates
+
+
+def read(home: Path) -> Config:
+    """What the state folder's config file says; what holds in every cloud where there is none.
 
     Raises CumuloError `invalid_request` with the file, the line and what to write instead.
     """
@@ -20,7 +28,7 @@ def read(home: Path) -> Rules:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
-        return Rules()
+        return Config(Rules(), Rates())
     except OSError as error:
         raise CumuloError(
             "invalid_request", f"{path} can't be read: {(error.strerror or str(error)).lower()}"
@@ -30,9 +38,25 @@ def read(home: Path) -> Rules:
     except CumuloError as error:
         raise CumuloError("invalid_request", error.message, details=error.details) from None
     try:
-        return _rules(read_config(document.data))
+        file = read_config(document.data)
     except CumuloError as error:
         raise document.point(error) from None
+    return Config(_rules(file), _rates(file))
+
+
+def _rates(file: ConfigFile) -> Rates:
+    market = file.market
+    floors = dict(market.spot_floor)
+    of_all = floors.pop("", None)
+    terms = Terms(
+        spot_floor=floors,
+        spot_floor_of_all=of_all,
+        reserved=market.reserved,
+        upfront=market.upfront,
+        min_run_s=market.min_run,
+        price_every_s=market.price_every,
+    )
+    return Rates(gpu_nano_h=file.rates, terms=terms)
 
 
 def _rules(file: ConfigFile) -> Rules:

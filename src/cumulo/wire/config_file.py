@@ -5,15 +5,17 @@ All of it may be left out. GPU kinds are named as devices are (`A100-80GB`): a q
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from cumulo.catalog.kinds import find, suggest
+from cumulo.domain.quantities import NANO, parse_duration
 from cumulo.wire.fields import CpusMilli, MemoryBytes, Name, Seconds, type_words
 from cumulo.wire.level import Level, about, sentence_of
 
 _AMOUNTS = ("gpus", "cpus", "memory")
+MOST_USD_H: Final = 10_000
 Count = Annotated[int, Field(ge=0, le=10_000_000, strict=True)]
 
 
@@ -35,6 +37,59 @@ def _kinds(data: Any) -> Any:
 
 
 Kinds = Annotated[dict[str, Count], BeforeValidator(_kinds)]
+
+
+def _prices(data: Any) -> Any:
+    """USD per hour as nano-USD."""
+    return {kind: _nano(kind, usd) for kind, usd in _kinds(data).items()}
+
+
+def _nano(key: str, usd: object) -> int:
+    if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 <= usd <= MOST_USD_H:
+        raise about(key, "value_error", f"must be USD per GPU-hour, from 0 to {MOST_USD_H}, not {type_words(usd)}")
+    return round(usd * NANO)
+
+
+def _milli(part: object) -> int:
+    if isinstance(part, bool) or not isinstance(part, int | float) or not 0 <= part <= 1:
+        raise ValueError("must be a part of the on-demand price, from 0 to 1, such as 0.4")
+    return round(part * 1000)
+
+
+def _part(key: str, part: object) -> int:
+    try:
+        return _milli(part)
+    except ValueError as error:
+        raise about(key, "value_error", str(error)) from None
+
+
+def _parts(data: Any) -> Any:
+    """Parts by kind, in thousandths."""
+    return {kind: _part(kind, part) for kind, part in _kinds(data).items()}
+
+
+def _floor(data: Any) -> Any:
+    """Parts by kind, or one for all of them under `""`."""
+    return _parts(data) if isinstance(data, Mapping) else {"": _milli(data)}
+
+
+def _terms(data: Any) -> Any:
+    """Parts by term, in thousandths by seconds."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"must be a mapping of terms to numbers, such as 365d: 0.63, not {type_words(data)}")
+    found: dict[float, int] = {}
+    for term, part in data.items():
+        try:
+            seconds = parse_duration(term)
+        except (ValueError, AttributeError) as error:
+            raise about(str(term), "value_error", str(error)) from None
+        found[seconds] = _part(str(term), part)
+    return found
+
+
+Prices = Annotated[dict[str, int], BeforeValidator(_prices)]
+Floor = Annotated[dict[str, int], BeforeValidator(_floor)]
+Terms = Annotated[dict[float, int], BeforeValidator(_terms)]
 
 
 class PlacementFile(Level):
@@ -75,8 +130,29 @@ class ProjectFile(Level):
     )
 
 
+class MarketFile(Level):
+    """On which terms GPUs are bought other than on demand. Numbers are parts of the on-demand price: 0.4."""
+
+    spot_floor: Floor = Field(
+        default_factory=dict, description="the least spot price: for all kinds, or by kind; what clouds ask if left out"
+    )
+    reserved: Terms = Field(
+        default_factory=dict, description="reserved prices by the least term, such as {30d: 0.85, 365d: 0.63}"
+    )
+    upfront: Terms = Field(default_factory=dict, description="the same where the whole term is paid when it begins")
+    min_run: Annotated[Seconds, Field(ge=0, le=86400)] = Field(
+        default=180.0, description="a spot run isn't outbid before it has run so long"
+    )
+    price_every: Annotated[Seconds, Field(ge=1, le=86400)] = Field(
+        default=300.0, description="spot prices rise once in so long at most"
+    )
+
+
 class ConfigFile(Level):
     """A cloud's config."""
+
+    rates: Prices = Field(default_factory=dict, description="what a GPU costs an hour on demand, in USD, by kind")
+    market: MarketFile = Field(default_factory=MarketFile, description="what spot and reserved GPUs cost")
 
     placement: PlacementFile = Field(default_factory=PlacementFile, description="how runs that wait are placed")
     usage_half_life: Annotated[Seconds, Field(ge=60)] = Field(
