@@ -163,6 +163,8 @@ _CONSTRAINT_TEXT = {
     Constraint.NODES: "room for one instance, but too few such nodes at once",
     Constraint.QUOTA: "its project holds all that it may",
     Constraint.RESERVATION: "the room is kept for who is next",
+    Constraint.RESERVED: "the rest is reserved",
+    Constraint.PRICE: "its bid is below the spot price",
 }
 
 

@@ -31,8 +31,12 @@ class Clearing:
     def __init__(self, trial: World, policy: Policy, now: float | None) -> None:
         self._trial, self._policy, self._now = trial, policy, now
         self._tries = {"room": 0, "preemption": 0}
-        spot = any(hold.purchase is PurchaseOption.SPOT for hold in trial.holds.values())
-        self._may = {"room": policy.make_room and any(hold.migratable for hold in trial.holds.values()), "spot": spot}
+        spot = [hold for hold in trial.holds.values() if hold.purchase is PurchaseOption.SPOT]
+        self._may = {
+            "room": policy.make_room and any(hold.migratable for hold in trial.holds.values()),
+            "spot": bool(spot),
+            "outbid": any(hold.bid_nano_h is not None for hold in spot),
+        }
         self._running: list[Attempt] | None = None
         self._freest: dict[Claim, World] = {}
 
@@ -44,7 +48,8 @@ class Clearing:
 
     def preemption(self, waiting: Waiting, ask: Ask, by: Claim) -> Preemption | None:
         """Who must go for it, if it may stop anybody."""
-        if self._now is None or not (by.borrowed_kinds or (by.spot and self._may["spot"])):
+        may = by.borrowed_kinds or (by.spot and self._may["spot"]) or (by.outbids and self._may["outbid"])
+        if self._now is None or not may:
             return None
         if choose(self._without(by), ask) is None or not self._try("preemption"):
             return None

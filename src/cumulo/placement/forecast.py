@@ -7,6 +7,7 @@ Nothing of it is paid for by runs that are placed: it is worked out when somebod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from cumulo.domain.ask import Ask
 from cumulo.placement.cast import LEAST_ENDED, PLAIN, Key, Past, ranges
@@ -17,6 +18,13 @@ from cumulo.placement.record import Range
 from cumulo.placement.refuse import Constraint
 from cumulo.placement.traits import started, traits_held
 from cumulo.placement.world import Waiting, World
+
+# What keeps a unit whatever room there is, and what has to happen first.
+_NOT_BY_ROOM: Final = {
+    Constraint.QUOTA: "project {project} holds less of its quota",
+    Constraint.RESERVED: "less is reserved, or less of it in use",
+    Constraint.PRICE: "the spot price falls",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +58,10 @@ def expect(
     why = reasons(world, target.ask)
     if not why.ever:
         return Expectation(text="never on the nodes that are there now")
-    if any(held.waiting.key == target.key and held.constraint is Constraint.QUOTA for held in decided.held_back):
-        return Expectation(text=f"can't tell: not before project {target.project} holds less of its quota")
+    for held in decided.held_back:
+        if held.waiting.key == target.key and held.constraint in _NOT_BY_ROOM:
+            first = _NOT_BY_ROOM[held.constraint].format(project=target.project)
+            return Expectation(text=f"can't tell: not before {first}")
     trial, left = _after(world, queue, decided, now)
     return _told(ranges(trial, left, now, past, target.key, policy=policy)[target.key], trial, target.ask, now, past)
 
@@ -75,9 +85,9 @@ def forecast(
 
 
 def _after(world: World, queue: Sequence[Waiting], decided: Pass, now: float) -> tuple[World, list[Waiting]]:
-    """The world once the pass is carried out, and who waits then. What its project's quota keeps is in nobody's way."""
+    """The world once the pass is carried out, and who waits then. What no room would help is in nobody's way."""
     trial = world.copy()
-    gone = {held.waiting.key for held in decided.held_back if held.constraint is Constraint.QUOTA}
+    gone = {held.waiting.key for held in decided.held_back if held.constraint in _NOT_BY_ROOM}
     for decision in decided.decisions:
         waiting = decision.waiting
         gone.add(waiting.key)

@@ -7,7 +7,7 @@ distinct ask is tried once per pass: with 500 equal ones waiting, one refusal sp
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -18,6 +18,7 @@ from cumulo.placement.fit import Place, choose, prepare
 from cumulo.placement.head import Heads
 from cumulo.placement.policy import Policy
 from cumulo.placement.preempt import Claim, Preemption, claim, sure_kinds
+from cumulo.placement.purchase import Market, Purchases
 from cumulo.placement.quota import exceeded, least_milli, narrowed
 from cumulo.placement.refuse import Constraint
 from cumulo.placement.reserve import Reservation, held_places
@@ -30,19 +31,21 @@ from cumulo.placement.world import Waiting, World
 MOST_PREPARED: Final = 256
 # Nobody is named, nobody is sure of anything, and no clock is needed.
 PLAIN: Final = Policy()
+NO_MARKET: Final = Market()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Places for the instances of one attempt, in rank order."""
+    """Places for the instances of one attempt, in rank order, and the id of the reservation that they draw on."""
 
     waiting: Waiting
     places: tuple[Place, ...]
+    reservation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
-    """Why a unit waits though the nodes might have room for it: its project's quota, or what is kept for the head."""
+    """Why a unit waits though the nodes might have room: a quota, a reservation, its bid, or what the head is kept."""
 
     waiting: Waiting
     constraint: Constraint
@@ -78,17 +81,19 @@ def place(
     now: float | None = None,
     ends: Mapping[str, float] | None = None,
     under_way: Sequence[Preemption | Room] = (),
+    market: Market = NO_MARKET,
 ) -> Pass:
     """Decides on a copy of `world`; at most `limit` attempts, so that one pass stays short.
 
     Without `now` nothing is known of time: what fits starts, the oldest first; nothing is reserved, preempted or moved.
     `ends` are estimated ends, by instance id, of what declared none. `under_way` is what earlier passes decided and
-    what still waits for its victims or movers to leave, or has just seen them leave.
+    what still waits for its victims or movers to leave, or has just seen them leave. `market` tells spot prices, and
+    what is reserved.
     """
     units = list(queue)
     if not units:
         return Pass()
-    return _Pass(world, units, policy, usage, now, ends or {}).run(under_way, limit)
+    return _Pass(world, units, policy, usage, now, ends or {}, market).run(under_way, limit)
 
 
 def hold_places(world: World, waiting: Waiting, places: tuple[Place, ...], until: float | None = None) -> list[str]:
@@ -110,6 +115,7 @@ class _Pass:
         usage: Usage | None,
         now: float | None,
         ends: Mapping[str, float],
+        market: Market,
     ) -> None:
         prepare(world, islice(dict.fromkeys(waiting.ask for waiting in queue), MOST_PREPARED))
         self.trial = world.copy()
@@ -124,6 +130,7 @@ class _Pass:
         spot = Heads(self.trial, now, ends, most=most, spot_yields=False) if policy.preemption else firm
         self.heads = {option: spot if option is PurchaseOption.SPOT else firm for option in PurchaseOption}
         self.clearing = Clearing(self.trial, policy, now)
+        self.purchases = Purchases(world, market, now or 0.0)
         self.refused: set[tuple[Ask, Claim]] = set()  # no room, and none to be made
         self.over_quota: dict[tuple[str, Ask], str] = {}
         self.decisions: list[Decision] = []
@@ -160,14 +167,15 @@ class _Pass:
         for each in under_way:
             for waiting, places, free in keep(self.trial, self.queue, each):
                 going.add(waiting.key)
+                drawn = self.purchases.take(waiting, places)
                 if free:
-                    self.decisions.append(Decision(waiting=waiting, places=places))
+                    self.decisions.append(Decision(waiting=waiting, places=places, reservation=drawn))
                 if self.shares:
                     self.shares.take(waiting.project, places)
         return going
 
     def _consider(self, waiting: Waiting) -> None:
-        ask = self._within_quota(waiting)
+        ask = self._as_bought(waiting)
         if ask is None:
             return
         by = self._claim(waiting, ask)
@@ -179,6 +187,17 @@ class _Pass:
         elif not self._make_room(waiting, ask, by):
             self.refused.add((ask, by))
             self.heads[waiting.purchase].blocked(waiting, ask)
+
+    def _as_bought(self, waiting: Waiting) -> Ask | None:
+        """The ask within the quota and what its purchase option admits."""
+        ask = self._within_quota(waiting)
+        if ask is None or ask.gpu is None:
+            return ask
+        found = self.purchases.narrowed(replace(waiting, ask=ask), self.turns.kinds(ask))
+        if isinstance(found, Ask):
+            return found
+        self.held_back.append(HeldBack(waiting=waiting, constraint=found[0], text=found[1]))
+        return None
 
     def _within_quota(self, waiting: Waiting) -> Ask | None:
         quota = self.policy.rules(waiting.project).quota
@@ -208,14 +227,18 @@ class _Pass:
         if isinstance(found, str):
             self.held_back.append(HeldBack(waiting=waiting, constraint=Constraint.RESERVATION, text=found))
         elif self._admitted(waiting, found):
-            self.decisions.append(Decision(waiting=waiting, places=found))
+            drawn = self.purchases.take(waiting, found)
+            self.decisions.append(Decision(waiting=waiting, places=found, reservation=drawn))
             hold_places(self.trial, waiting, found, self._until(waiting))
             self._took(waiting, found)
             if self.shares:
                 self.shares.take(waiting.project, found)
 
     def _admitted(self, waiting: Waiting, places: tuple[Place, ...]) -> bool:
-        """Whether the quota admits the places too: they may take what the ask did not name."""
+        """Whether quota and purchase option admit the places too: they may take what the ask did not name."""
+        if refused := self.purchases.exceeded(waiting, places):
+            self.held_back.append(HeldBack(waiting=waiting, constraint=refused[0], text=refused[1]))
+            return False
         quota = self.policy.rules(waiting.project).quota
         if self.shares is None or not quota.limits:
             return True
@@ -240,6 +263,7 @@ class _Pass:
             self.rooms.append(found)
         else:
             self.preemptions.append(found)
+        self.purchases.take(waiting, found.places)
         if self.shares:
             # What was moved is held as before; what was stopped is not.
             if isinstance(found, Preemption):

@@ -62,7 +62,8 @@ class Policy:
     first (`turns`); 0 goes by age alone.
     `backfill`: runs behind one that waits may start where they don't delay the first `reservations` that wait, at most
     `backfill_depth` of them looked at in a pass. `preemption`: on-demand and guaranteed work may stop spot and borrowed
-    work. `make_room`: a run may move at most `most_moves` small migratable runs out of its way.
+    work, and spot runs may stop those that bid less and have run for `min_run_s`. `make_room`: a run may move at most
+    `most_moves` small migratable runs out of its way.
     """
 
     projects: Mapping[str, ProjectRules] = field(default_factory=dict)
@@ -73,6 +74,7 @@ class Policy:
     reservations: int = 4
     backfill_depth: int = 10_000
     preemption: bool = True
+    min_run_s: float = 180.0
     make_room: bool = False
     most_moves: int = 3
 

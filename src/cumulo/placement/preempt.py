@@ -1,8 +1,9 @@
 """Who is stopped so that a run can start: spot work, and work that a project does beyond what it is guaranteed.
 
-On-demand and reserved runs may take the place of spot runs. A run that its project is sure of may also take that of
-borrowed work: where a project holds more GPUs of a kind than it is guaranteed, what it started last is borrowed. The
-cheapest go (`victims`), whole attempts, never more than needed.
+On-demand and reserved runs may take the place of spot runs; a spot run that of spot runs that bid less than it does,
+once they have run for a while. A run that its project is sure of may also take that of borrowed work: where a project
+holds more GPUs of a kind than it is guaranteed, what it started last is borrowed. The cheapest go (`victims`), whole
+attempts, never more than needed.
 """
 
 from collections import defaultdict
@@ -15,7 +16,7 @@ from cumulo.placement.policy import Policy
 from cumulo.placement.reserve import Attempt
 from cumulo.placement.shares import Shares, kinds_held
 from cumulo.placement.victims import Candidate, candidate, cheapest
-from cumulo.placement.world import Waiting, World
+from cumulo.placement.world import Waiting, World, most_bid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +45,23 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose places a run may take. `borrowed_kinds` are the GPU kinds of which its project is sure of what it asks."""
+    """Whose places a run may take. `borrowed_kinds` are the GPU kinds of which its project is sure of what it asks.
+
+    `outbids`: those of spot runs that bid less than that many nano-USD per GPU-hour.
+    """
 
     spot: bool = False
     borrowed_kinds: frozenset[str] = frozenset()
+    outbids: float = 0.0
 
     def __bool__(self) -> bool:
-        return self.spot or bool(self.borrowed_kinds)
+        return self.spot or bool(self.borrowed_kinds) or self.outbids > 0
 
 
 def claim(waiting: Waiting, sure_kinds: frozenset[str]) -> Claim:
-    """What `waiting` may do to others, given the kinds that its project is sure of. Spot runs take nobody's place."""
+    """What `waiting` may do to others, given the kinds that its project is sure of."""
     if waiting.purchase is PurchaseOption.SPOT:
-        return Claim()
+        return Claim(outbids=most_bid(waiting.bid_nano_h))
     return Claim(spot=True, borrowed_kinds=sure_kinds)
 
 
@@ -64,7 +69,18 @@ def may_go(world: World, running: list[Attempt], by: Claim, *, policy: Policy, n
     """Which of the running attempts the claim may stop."""
     borrowed = _borrowed(world, running, policy, by.borrowed_kinds) if by.borrowed_kinds else frozenset()
     may_end = (each for each in running if not any(hold.lasting for hold in each.holds))
-    return [candidate(each, now) for each in may_end if each.id in borrowed or (by.spot and each.spot)]
+    return [
+        candidate(each, now)
+        for each in may_end
+        if each.id in borrowed or (each.spot and (by.spot or _outbid(each, by.outbids, policy.min_run_s, now)))
+    ]
+
+
+def _outbid(attempt: Attempt, bid_nano_h: float, min_run_s: float, now: float) -> bool:
+    """Whether a bid that high takes its place. What has started a moment ago, or not yet, has its time first."""
+    started = [now - hold.started_at >= min_run_s for hold in attempt.holds if hold.started_at is not None]
+    bids = [most_bid(hold.bid_nano_h) for hold in attempt.holds]
+    return len(started) == len(attempt.holds) and all(started) and max(bids) < bid_nano_h
 
 
 def preempt(world: World, waiting: Waiting, ask: Ask, may_go: list[Candidate]) -> Preemption | None:

@@ -36,6 +36,8 @@ class Constraint(StrEnum):
     NODES = "nodes"  # enough for one instance here, but not enough such nodes
     QUOTA = "quota"  # the project holds all that it may
     RESERVATION = "reservation"  # the room is kept for the head of the queue
+    RESERVED = "reserved"  # the rest is promised to others, or its own reservation has no room
+    PRICE = "price"  # its bid is below the spot price
 
     @property
     def lasting(self) -> bool:

@@ -153,6 +153,7 @@ def held_places(waiting: Waiting, places: tuple[Place, ...], until: float | None
             project=waiting.project,
             account=waiting.account,
             purchase=waiting.purchase,
+            bid_nano_h=waiting.bid_nano_h,
             priority=waiting.priority,
             migratable=waiting.migratable,
         )

@@ -1,4 +1,6 @@
-"""Whose turn it is: priority first, then what a project is sure of, then its share, then who is due first.
+"""Whose turn it is: priority first, then who bids most, then what a project is sure of, its share, who is due first.
+
+Only spot runs bid; all others, and spot runs that pay whatever it costs, come before those that named a price.
 
 A unit is due once it has waited `stretch` times its own length:
 
@@ -16,13 +18,14 @@ costs O(log n) with n units waiting.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 
 from cumulo.domain.ask import Ask
 from cumulo.placement.fit import admitted_kinds
 from cumulo.placement.policy import UNTOLD_S, Policy
 from cumulo.placement.quota import least_milli
 from cumulo.placement.shares import Shares
-from cumulo.placement.world import Waiting, World
+from cumulo.placement.world import Waiting, World, most_bid
 
 _Due = tuple[float, float, tuple[str, int, int], Waiting]
 
@@ -40,17 +43,16 @@ class Turns:
         self, queue: Iterable[Waiting], world: World, policy: Policy, shares: Shares | None, stretch: float
     ) -> None:
         self._world, self._policy, self._shares = world, policy, shares
-        self._levels: dict[int, dict[str, list[_Due]]] = defaultdict(lambda: defaultdict(list))
+        self._levels: dict[tuple[int, float], dict[str, list[_Due]]] = defaultdict(lambda: defaultdict(list))
         self._kinds: dict[Ask, frozenset[str]] = {}
         for waiting in queue:
             # Without shares all projects are one.
             project = waiting.project if shares else ""
             unit = due(waiting, stretch), waiting.accepted_at, waiting.key, waiting
-            self._levels[waiting.priority][project].append(unit)
+            self._levels[waiting.priority, most_bid(waiting.bid_nano_h)][project].append(unit)
 
     def __iter__(self) -> Iterator[Waiting]:
-        for priority in sorted(self._levels, reverse=True):
-            level = self._levels[priority]
+        for _, level in sorted(self._levels.items(), key=itemgetter(0), reverse=True):
             for units in level.values():
                 heapify(units)
             if self._shares is not None and len(level) > 1:

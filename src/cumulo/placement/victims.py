@@ -1,9 +1,9 @@
 """The cheapest of what could leave so that an ask fits: the search that preemption and making room share.
 
-Attempts leave whole. A set of them is cheaper if it costs nobody of a higher priority, then if it loses fewer
-GPU-seconds, then if it is smaller. On the nodes that promise most the sets are tried from the cheapest on, so that the
-first found there is the best; a gang, or an ask that no single node can be cleared for, gets a greedy set. Whoever need
-not leave then stays: no victim is superfluous.
+Attempts leave whole. A set of them is cheaper if it costs nobody of a higher priority, then nobody who bids more, then
+if it loses fewer GPU-seconds, then if it is smaller. On the nodes that promise most the sets are tried from the
+cheapest on, so that the first found there is the best; a gang, or an ask that no single node can be cleared for, gets a
+greedy set. Whoever need not leave then stays: no victim is superfluous.
 """
 
 from collections import defaultdict
@@ -17,13 +17,13 @@ from cumulo.domain.sharing import share_milli
 from cumulo.placement.fit import Place, choose
 from cumulo.placement.quota import least_milli
 from cumulo.placement.reserve import Attempt, release, restore
-from cumulo.placement.world import Hold, NodeUse, World
+from cumulo.placement.world import Hold, NodeUse, World, most_bid
 
 # How many nodes are searched in full, and how many sets on each of them.
 MOST_NODES: Final = 16
 MOST_SETS: Final = 512
 
-Cost = tuple[int, float, int]
+Cost = tuple[int, float, float, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,18 @@ class Candidate:
 
     attempt: Attempt
     priority: int
+    bid_nano_h: float
     lost_gpu_s: float
 
     @property
-    def order(self) -> tuple[int, float, str]:
-        return self.priority, self.lost_gpu_s, self.attempt.id
+    def order(self) -> tuple[int, float, float, str]:
+        return self.priority, self.bid_nano_h, self.lost_gpu_s, self.attempt.id
 
 
 def candidate(attempt: Attempt, now: float) -> Candidate:
     priority = max(hold.priority for hold in attempt.holds)
-    return Candidate(attempt, priority, sum(lost_gpu_s(hold, now) for hold in attempt.holds))
+    bid = max(most_bid(hold.bid_nano_h) for hold in attempt.holds)
+    return Candidate(attempt, priority, bid, sum(lost_gpu_s(hold, now) for hold in attempt.holds))
 
 
 def lost_gpu_s(hold: Hold, now: float) -> float:
@@ -52,7 +54,8 @@ def lost_gpu_s(hold: Hold, now: float) -> float:
 
 def cost(chosen: Iterable[Candidate]) -> Cost:
     several = list(chosen)
-    return max(each.priority for each in several), sum(each.lost_gpu_s for each in several), len(several)
+    priority, bid = max(each.priority for each in several), max(each.bid_nano_h for each in several)
+    return priority, bid, sum(each.lost_gpu_s for each in several), len(several)
 
 
 def cheapest(world: World, ask: Ask, candidates: list[Candidate]) -> tuple[list[Candidate], tuple[Place, ...]] | None:

@@ -6,6 +6,7 @@ same facts. CPU in milli, memory in bytes, times in epoch seconds.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from cumulo.domain.ask import Ask
@@ -25,7 +26,8 @@ class Hold:
     """What one instance holds of one node. `until` is when it must end at the latest, None if nobody declared it.
 
     What it would lose if it were preempted counts from `checkpointed_at`, or from `started_at` where that is unknown.
-    `lasting`: nobody can tell whether it ever ends, and nobody can stop it for another.
+    `bid_nano_h` is what a spot run pays at most for a GPU for an hour; None: whatever it costs. `reservation` is the id
+    of the one that it draws on. `lasting`: nobody can tell whether it ever ends, and nobody can stop it for another.
     """
 
     instance_id: str
@@ -39,6 +41,8 @@ class Hold:
     project: str = "default"
     account: str = ""
     purchase: PurchaseOption = PurchaseOption.ON_DEMAND
+    bid_nano_h: int | None = None
+    reservation: str | None = None
     priority: int = 0
     started_at: float | None = None
     checkpointed_at: float | None = None
@@ -197,8 +201,8 @@ class World:
         self.holds[instance_id] = replace(self.holds[instance_id], checkpointed_at=at)
 
     def rebuy(self, instance_id: str, purchase: PurchaseOption) -> None:
-        """What is held stays held, but is bought otherwise from now on."""
-        self.holds[instance_id] = replace(self.holds[instance_id], purchase=purchase)
+        """What is held stays held, but is bought otherwise from now on, and draws on no reservation."""
+        self.holds[instance_id] = replace(self.holds[instance_id], purchase=purchase, reservation=None)
 
     def copy(self) -> "World":
         """A world to try things on. It costs little: a node's use is copied once either of the two changes it.
@@ -255,6 +259,7 @@ class Waiting:
     """One unit that waits to be placed. `key` is whatever the caller knows it by.
 
     `duration_s` is the longest it declared to take, `expected_s` what it is thought to take, if that was learnt.
+    `bid_nano_h` is as for `Hold`; `reservation` the one that it is to draw on, None for any of its project's.
     """
 
     key: tuple[str, int, int]  # run id, unit, attempt
@@ -267,12 +272,19 @@ class Waiting:
     project: str = "default"
     account: str = ""
     purchase: PurchaseOption = PurchaseOption.ON_DEMAND
+    bid_nano_h: int | None = None
+    reservation: str | None = None
     migratable: bool = False
 
     @property
     def order(self) -> tuple[int, float, tuple[str, int, int]]:
         """Sorts the queue: higher priority first, then the older, then by key so that it is the same every time."""
         return -self.priority, self.accepted_at, self.key
+
+
+def most_bid(bid_nano_h: int | None) -> float:
+    """A bid as a number that can be compared: who named none pays whatever it costs."""
+    return inf if bid_nano_h is None else bid_nano_h
 
 
 def in_order(queue: Iterable[Waiting]) -> list[Waiting]:
