@@ -8,8 +8,10 @@ from typing import Any
 from cumulo.control import explain, listing, offering, planning
 from cumulo.control.absence import Leak
 from cumulo.control.answers import Offer, Plan, QueueRow, Why
+from cumulo.control.deadlines import Deadlines
 from cumulo.control.deciding import beyond_quota
 from cumulo.control.driver import EngineDriver
+from cumulo.control.hazards import shipped_priors
 from cumulo.control.live import LiveInstance, Picture
 from cumulo.control.loop import ControlLoop
 from cumulo.control.rates import Rates
@@ -49,6 +51,7 @@ class Control:
         rules: Rules | None = None,
         clock: Callable[[], float] = time.time,
         inbox: Inbox | None = None,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self.engines = dict(engines)
         self._db, self._logs, self._clock = db, logs, clock
@@ -81,6 +84,7 @@ class Control:
             clock=clock,
             changed=self._changed,
             watch=self._watch,
+            deadlines=deadlines or Deadlines(shipped_priors()),
         )
 
     def start(self) -> None:

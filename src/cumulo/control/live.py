@@ -17,11 +17,14 @@ from cumulo.domain.progress import Progress
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.domain.sharing import Slice, device_uuids
 from cumulo.placement.preempt import Preemption
+from cumulo.market.course import Course
 from cumulo.placement.room import Room
 from cumulo.placement.world import Hold, Waiting, World
 
 MOST_REMEMBERED: Final = 512
 
+# The place that stands for all units of a run that were never placed.
+FRESH: Final = -1
 
 class Metered(NamedTuple):
     """A segment of use: from when until when (None: it is open), at which price."""
@@ -32,6 +35,16 @@ class Metered(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
+class Charted(NamedTuple):
+    """What was decided for a unit with a deadline, when, and by how much work in all and left (None: nobody knows)."""
+
+    course: Course
+    at: float
+    work_s: float | None
+    work_left_s: float | None
+    on_demand_nano_h: int  # what it costs an hour on-demand; 0 where nothing is charged
+
+
 class LiveInstance:
     """An instance that has not ended, or whose attempt has not. Once it has ended only its unit knows it."""
 
@@ -133,12 +146,17 @@ class LiveRun:
         found = [
             self._wait(unit.place, unit.attempts + 1)
             for unit in self.units.values()
-            if not unit.instances and (unit.not_before or 0) <= now
+            if not unit.instances and (unit.not_before or 0) <= now and unit.place not in self.held
         ]
         parallel = (self.spec.array and self.spec.array.parallel) or self.spec.units()
-        room = min(most, parallel - len(self.units))
+        room = 0 if FRESH in self.held else min(most, parallel - len(self.units))
         place, last = self.units_started, self.spec.units()
         while room > 0 and place < last:
+    furthest: Progress | None = None  # its progress when it had come further than ever before
+    # Of a run with a deadline, by place: what was decided, who holds off, and as what those are bought that are FRESH.
+    charted: dict[int, Charted] = field(default_factory=dict, compare=False, repr=False)
+    held: set[int] = field(default_factory=set, compare=False)
+    first_purchase: PurchaseOption | None = field(default=None, compare=False)
             if place not in self.skipped:
                 found.append(self._wait(place, 1))
                 room -= 1
@@ -148,7 +166,7 @@ class LiveRun:
     def _wait(self, place: int, attempt: int) -> Waiting:
         """Made once: with 500 runs in the queue, every step asks each of them."""
         known = self.asked.get(place)
-        if known is not None and known.key[2] == attempt:
+        if known is not None and known.key[2] == attempt and known.purchase is self.purchase_of(place):
             return known
         if len(self.asked) > MOST_REMEMBERED:
             self.asked.clear()
@@ -173,7 +191,7 @@ class LiveRun:
     def purchase_of(self, place: int) -> PurchaseOption:
         """As what a unit is placed now."""
         unit = self.units.get(place)
-        return (unit and unit.purchase) or self.spec.purchase
+        return (unit and unit.purchase) or self.first_purchase or self.spec.purchase
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 from cumulo.control.absence import Absences
 from cumulo.control.capacity import Capacity
+from cumulo.control.deadlines import Deadlines
 from cumulo.control.driver import EngineDriver, Report
 from cumulo.control.histogram import Histogram
 from cumulo.control.learning import MOST_ENDED
@@ -63,6 +64,7 @@ class ControlLoop:
         clock: Callable[[], float],
         changed: Callable[[], None],
         watch: Watch,
+        deadlines: Deadlines,
     ) -> None:
         self.seen = Picture(rules=rules, ledger=Ledger(rules.policy.half_life_s))
         self.ready = threading.Event()
@@ -75,7 +77,10 @@ class ControlLoop:
         self._cloud_id, self._epoch, self._rates, self._clock = cloud_id, epoch, rates, clock
         self._changed = changed
         self.absences = Absences(db, drivers, cloud_id=cloud_id, opened_at=clock())
-        self._orders = Orders(drivers, self.absences, cloud_id=cloud_id, clock=clock, watch=watch)
+        self.deadlines = deadlines
+        self._orders = Orders(
+            drivers, self.absences, cloud_id=cloud_id, clock=clock, watch=watch, hazard=deadlines.hazard
+        )
         self._nodes = NodeWatch(drivers)
         self._pacing = Pacing()
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
@@ -89,6 +94,7 @@ class ControlLoop:
     def close(self) -> None:
         self._inbox.close()
         self._thread.join(timeout=10)
+        self.deadlines.close()
 
     def distrust(self) -> None:
         """Something may be in the store that this loop was not told of: it looks again before its next step."""
@@ -107,6 +113,7 @@ class ControlLoop:
             if not learning.past.durations.runs:
                 learning.remember(picture.ended_attempts(tx, MOST_ENDED))
             ledger.restore(tx, now)
+            self.deadlines.restore(tx, self.seen)
         self.seen.learning, self.seen.ledger = learning, ledger
         restore(self.seen, now)
         self._stale = False
@@ -170,8 +177,10 @@ class ControlLoop:
             ended = self._take_in_reports(mail, batch, now)
             for instance in ended:
                 self.seen.learning.ended(instance, self.seen.runs[instance.run_id])
+                self.deadlines.ended(instance, self.seen.runs[instance.run_id])
             settle(self.seen, batch, {instance.run_id for instance in ended}, now)
-            if mail.runs or mail.wishes or ended or batch.nodes:
+            steered = self.deadlines.steer(self.seen, batch, self._rates, now)
+            if mail.runs or mail.wishes or ended or batch.nodes or steered:
                 self._pacing.changed()
             placed = self._place(batch, now)
             wrote = self._write(batch)
@@ -193,6 +202,7 @@ class ControlLoop:
         began = self._clock()
         placed = place_waiting(self.seen, batch, self._rates, now)
         self._pacing.passed(began, self._clock(), did=len(batch.events) > events)
+        self.deadlines.passed(self.seen, now)
         for instance in placed:
             self.seen.learning.placed((instance.run_id, instance.unit, instance.attempt), now)
         return placed

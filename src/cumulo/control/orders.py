@@ -10,7 +10,7 @@ from cumulo.control.absence import Absences
 from cumulo.control.driver import EngineDriver, Stop
 from cumulo.control.live import LiveInstance, Picture
 from cumulo.control.moves import stop_of
-from cumulo.control.scheduling import specs_for
+from cumulo.control.scheduling import Hazard, specs_for
 from cumulo.store.batch import Batch
 
 
@@ -33,9 +33,10 @@ class Orders:
         cloud_id: str,
         clock: Callable[[], float],
         watch: Watch,
+        hazard: Hazard,
     ) -> None:
         self._drivers, self._absences = drivers, absences
-        self._cloud_id, self._clock, self._watch = cloud_id, clock, watch
+        self._cloud_id, self._clock, self._watch, self._hazard = cloud_id, clock, watch, hazard
 
     def give(self, seen: Picture, batch: Batch, placed: list[LiveInstance], ended: list[LiveInstance]) -> None:
         """Passes on what follows from a batch that has been written."""
@@ -68,7 +69,7 @@ class Orders:
         self._watch(seen)
 
     def start(self, seen: Picture, region: str, instances: list[LiveInstance]) -> None:
-        specs = list(specs_for(seen, instances, self._cloud_id))
+        specs = list(specs_for(seen, instances, self._cloud_id, self._hazard))
         self._absences.told((spec.instance_id for spec in specs), self._clock())
         self._drivers[region].ask(ensure=specs)
 

@@ -1,7 +1,7 @@
 """From placement's decisions to instances: rows, holds, prices and what the engine is told."""
 
 import pwd
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import getgrouplist, getuid
 from zlib import crc32
 
@@ -13,7 +13,7 @@ from cumulo.control.rates import Rates
 from cumulo.control.yielding import carry_out
 from cumulo.domain.instance import Identity, InstanceSpec, instance_id
 from cumulo.domain.lifecycle import InstanceState, RunStatus
-from cumulo.domain.run import RunKind
+from cumulo.domain.run import PurchaseOption, RunKind
 from cumulo.domain.sharing import WHOLE_MILLI, Isolation, SharingMode, Slice, described, share_milli
 from cumulo.placement.fit import Place
 from cumulo.placement.index import expect
@@ -225,8 +225,15 @@ def _instance_row(run: LiveRun, instance: LiveInstance, use: NodeUse) -> dict[st
 # ---- what the engine is told ----------------------------------------------------------------------------------------
 
 
-def spec_for(run: LiveRun, unit: LiveUnit, instance: LiveInstance, node_name: str, cloud_id: str) -> InstanceSpec:
-    """All that the engine needs to start an instance. The same every time it is made."""
+def spec_for(
+    run: LiveRun,
+    unit: LiveUnit,
+    instance: LiveInstance,
+    node_name: str,
+    cloud_id: str,
+    hazard: tuple[tuple[float, float], ...],
+) -> InstanceSpec:
+    """All that the engine needs to start an instance. The same every time it is made, but for what was learnt since."""
     spec = run.spec
     peers = sorted(unit.instances.values(), key=lambda peer: peer.rank)
     files = [(".", spec.workdir)] if spec.workdir else []
@@ -257,6 +264,7 @@ def spec_for(run: LiveRun, unit: LiveUnit, instance: LiveInstance, node_name: st
         peers=tuple(peer.address for peer in peers),
         master_port=instance.master_port,
         array_index=spec.array.index(instance.unit) if spec.array else None,
+        hazard=hazard if instance.purchase is PurchaseOption.SPOT else (),
     )
 
 
@@ -273,8 +281,12 @@ def identity(account: str, unix_uid: int | None) -> Identity:
     return Identity(name=entry.pw_name, uid=unix_uid, gid=entry.pw_gid, groups=groups, home=entry.pw_dir)
 
 
-def specs_for(seen: Picture, placed: Iterable[LiveInstance], cloud_id: str) -> Iterable[InstanceSpec]:
+Hazard = Callable[[LiveInstance], tuple[tuple[float, float], ...]]
+"""How likely spot is to be lost where an instance runs: (age in seconds from which it holds, per second)."""
+
+
+def specs_for(seen: Picture, placed: Iterable[LiveInstance], cloud_id: str, hazard: Hazard) -> Iterable[InstanceSpec]:
     for instance in placed:
         run, unit = seen.unit_of(instance)
         name = instance.node_id.partition("/")[2]
-        yield spec_for(run, unit, instance, name, cloud_id)
+        yield spec_for(run, unit, instance, name, cloud_id, hazard(instance))

@@ -79,7 +79,7 @@ class Course:
     """What a job does until the next decision, and why in words.
 
     `slack_s` is for how long spot or waiting may go on; `earliest_s` how soon it can be done on on-demand. Not
-    `feasible`: it can't be done in time any more. `cost` is what is expected to the end, in the policy's unit; None
+    `feasible`: it can't be done in time any more. It `holds_off` where it leaves alone the spot that is there. `cost` is what is expected to the end, in the policy's unit; None
     where it was not reckoned.
     """
 
@@ -88,6 +88,7 @@ class Course:
     slack_s: float
     earliest_s: float
     feasible: bool
+    holds_off: bool = False
     cost: float | None = None
 
 
@@ -131,6 +132,7 @@ def chart(standing: Standing, policy: Policy | None) -> Course:
         slack_s=standing.slack_s,
         earliest_s=standing.needs_s,
         feasible=standing.feasible,
+        holds_off=choice is Choice.WAIT and standing.available,
         cost=costs[choice] if costs else None,
     )
 

@@ -98,6 +98,29 @@ def devices(tx: Connection) -> Sequence[RowMapping]:
     return tx.execute(query.order_by(t.device.c.node_id, t.device.c.place)).mappings().all()
 
 
+def spot_attempts(tx: Connection, most: int) -> Sequence[RowMapping]:
+    """The latest attempts: as what they were bought, for how long, and why they ended; in the order of placement."""
+    columns = ("run_id", "unit", "attempt", "region", "device_model", "purchase", "reason")
+    times = ("accepted_at", "placed_at", "started_at", "ended_at")
+    query = select(*(t.instance.c[name] for name in (*columns, *times))).where(t.instance.c.rank == 0)
+    return tx.execute(query.order_by(t.instance.c.placed_at.desc()).limit(most)).mappings().all()[::-1]
+
+
+def ended_ranks(tx: Connection, runs: Collection[str]) -> Sequence[RowMapping]:
+    """Of the ended attempts of some runs when they started and when they last saved what they did."""
+    names = ("run_id", "unit", "attempt", "started_at", "checkpointed_at")
+    query = select(*(t.instance.c[name] for name in names))
+    mine = t.instance.c.run_id.in_(list(runs)) & (t.instance.c.rank == 0)
+    return tx.execute(query.where(mine, t.instance.c.ended_at.is_not(None))).mappings().all()
+
+
+def told(tx: Connection, runs: Collection[str], kinds: Collection[str]) -> Sequence[tuple[str, str]]:
+    """(run id, kind) of the events of these kinds that some runs have had."""
+    query = select(t.event.c.run_id, t.event.c.kind).distinct()
+    rows = tx.execute(query.where(t.event.c.run_id.in_(list(runs)), t.event.c.kind.in_(list(kinds))))
+    return [(row[0], row[1]) for row in rows]
+
+
 def holds(tx: Connection) -> Sequence[RowMapping]:
     """All that is held, as one instance took it."""
     place = (t.device.c.place, t.hold.c.device_uuid, t.hold.c.start)

@@ -1,0 +1,116 @@
+"""What spot has been like in each pool (region and GPU kind): learnt from this cloud's own attempts, from priors on.
+
+Up is how long spot instances lasted before somebody took their place; what ended otherwise only says that it lasted so
+long. Down is how long spot units waited, where they had to. Both stand in the store with the attempts, so a server that
+starts knows what the last one did.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import RowMapping
+
+from cumulo.control.live import LiveInstance
+from cumulo.domain.lifecycle import EndReason
+from cumulo.domain.run import PurchaseOption
+from cumulo.market.hazards import AGES_S, Hazards, Prior, Priors, Rates, Spell, learn
+
+# How many spells are remembered of a pool, and how many attempts are read at the start.
+MOST_SPELLS: Final = 1000
+MOST_READ: Final = 4000
+# A start that took less had not to wait for spot.
+AT_ONCE_S: Final = 5.0
+# A pool's hazards are learnt anew once so many of its spells are news.
+_NEWS: Final = 0.05
+
+Pool = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _History:
+    """One pool's spells, and what was learnt from how many of them."""
+
+    spells: deque[Spell] = field(default_factory=lambda: deque(maxlen=MOST_SPELLS))
+    seen: int = 0
+    learnt_of: int = 0
+    hazards: Hazards | None = None
+    lost_at: float | None = None  # when spot was last taken from somebody
+
+
+class SpotHistory:
+    """Keeps what is known of every pool. It outlasts the picture."""
+
+    def __init__(self, priors: Priors) -> None:
+        self._priors = priors
+        self._pools: dict[Pool, _History] = defaultdict(_History)
+
+    def hazards(self, pool: Pool) -> Hazards:
+        """What is known of the pool now: the priors, where it has no history."""
+        history = self._pools[pool]
+        if history.hazards is None or history.seen - history.learnt_of > _NEWS * history.learnt_of:
+            history.hazards = learn(history.spells, self._priors)
+            history.learnt_of = history.seen
+        return history.hazards
+
+    def version(self, pool: Pool) -> int:
+        """Changes whenever the pool's hazards were learnt anew."""
+        self.hazards(pool)
+        return self._pools[pool].learnt_of
+
+    def lost_at(self, pool: Pool) -> float | None:
+        """When spot was last taken from somebody there; None if it never was."""
+        return self._pools[pool].lost_at
+
+    def ended(self, instance: LiveInstance) -> None:
+        """An instance ended; those of one attempt end together, and the first speaks for all."""
+        if instance.rank == 0 and instance.purchase is PurchaseOption.SPOT and instance.ended_at is not None:
+            lost = EndReason.PREEMPTED in (instance.reason, instance.stop_reason)
+            self._lasted(pool_of(instance), instance.started_at, instance.ended_at, lost=lost)
+
+    def waited(self, pool: Pool, seconds: float, *, came: bool) -> None:
+        """A unit waited for spot, until it `came` or the unit took something else."""
+        if seconds >= AT_ONCE_S:
+            self._learn(pool, Spell(False, 0.0, seconds, came))
+
+    def remember(self, rows: Iterable[RowMapping]) -> None:
+        """Takes in what was before the server started: rows of `store.picture.spot_attempts`, in order."""
+        before: dict[tuple[str, int], RowMapping] = {}
+        for row in rows:
+            last = before.get((row["run_id"], row["unit"]))
+            before[row["run_id"], row["unit"]] = row
+            if row["purchase"] != PurchaseOption.SPOT:
+                continue
+            pool = (row["region"], row["device_model"])
+            waited_from = last["ended_at"] if last else row["accepted_at"]
+            if waited_from is not None and (last is not None or row["attempt"] == 1):
+                self.waited(pool, row["placed_at"] - waited_from, came=True)
+            if row["ended_at"] is not None:
+                lost = row["reason"] == EndReason.PREEMPTED
+                self._lasted(pool, row["started_at"], row["ended_at"], lost=lost)
+
+    def _lasted(self, pool: Pool, started_at: float | None, ended_at: float, *, lost: bool) -> None:
+        if lost:
+            self._pools[pool].lost_at = max(ended_at, self._pools[pool].lost_at or 0.0)
+        if started_at is not None:
+            self._learn(pool, Spell(True, 0.0, max(0.0, ended_at - started_at), lost))
+
+    def _learn(self, pool: Pool, spell: Spell) -> None:
+        self._pools[pool].spells.append(spell)
+        self._pools[pool].seen += 1
+
+    def counts(self) -> Mapping[Pool, int]:
+        """How many spells were seen of each pool."""
+        return {pool: history.seen for pool, history in self._pools.items() if history.seen}
+
+
+def pool_of(instance: LiveInstance) -> Pool:
+    return instance.region, instance.device_model
+
+
+def shipped_priors() -> Priors:
+    """What pools have in common, by the published traces."""
+    lost = Rates(AGES_S, (2e-4, 1.5e-4, 1.2e-4, 1e-4, 8e-5, 6e-5, 4e-5, 2e-5, 1e-5, 5e-6))
+    back = Rates(AGES_S, (1e-3, 6e-4, 4e-4, 3e-4, 2e-4, 1.5e-4, 1e-4, 5e-5, 3e-5, 2e-5))
+    return Priors(Prior(lost, 2.0, 2.0), Prior(back, 2.0, 2.0))
