@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from cumulo.control import Control
-from cumulo.control.driver import EngineDriver, Report
+from cumulo.control.driver import EngineDriver, Report, Stop
 from cumulo.control.requests import Inbox, Mail, Question
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.instance import Identity, InstanceSpec
@@ -135,7 +135,7 @@ def test_who_was_replaced_only_answers_questions(any_cloud):
     run_id, name = cloud.launch()
     with cloud.db.write() as tx:
         cloud.engine.epoch = next_epoch(tx)
-    cloud.driver.ask(stop={name: 0.0})
+    cloud.driver.ask(stop={name: Stop(0.0)})
     assert not cloud.turn(), "the engine refuses an old leader"
     with pytest.raises(CumuloError, match="another control plane has taken over"):
         cloud.control.want(run_id, "cancelled")
@@ -238,7 +238,7 @@ class Driven:
 def test_one_refused_command_holds_up_no_other():
     made = Driven()
     made.engine.refuses = {"a-0-1-0"}
-    made.driver.ask(ensure=[spec("a-0-1-0"), spec("b-0-1-0")], stop={"c-0-1-0": 1.0}, release=["d-0-1-0"])
+    made.driver.ask(ensure=[spec("a-0-1-0"), spec("b-0-1-0")], stop={"c-0-1-0": Stop(1.0)}, release=["d-0-1-0"])
     made.driver.turn(0.0)
     assert made.engine.alive() == ["b-0-1-0"]
     assert made.engine.stops == [("c-0-1-0", 1.0)]
@@ -250,7 +250,7 @@ def test_a_refused_stop_is_told_again_after_the_next_look():
     made.driver.ask(ensure=[spec("a-0-1-0")])
     made.driver.turn(0.0)
     made.engine.refuses = {"a-0-1-0"}
-    made.driver.ask(stop={"a-0-1-0": 1.0})
+    made.driver.ask(stop={"a-0-1-0": Stop(1.0)})
     made.driver.turn(1.0)
     made.engine.refuses = set()
     made.driver.turn(3.0)
@@ -261,19 +261,19 @@ def test_a_refused_stop_is_told_again_after_the_next_look():
 def test_what_is_to_stop_before_it_was_begun_with_is_not_begun_with():
     made = Driven()
     made.driver.ask(ensure=[spec("a-0-1-0")])
-    made.driver.ask(stop={"a-0-1-0": 1.0})
+    made.driver.ask(stop={"a-0-1-0": Stop(1.0)})
     made.driver.turn(0.0)
     assert made.engine.bodies == {}
 
 
 def test_what_is_over_is_not_begun_with_either():
     made = Driven()
-    made.driver.ask(ensure=[spec("a-0-1-0")], stop={"b-0-1-0": 1.0})
+    made.driver.ask(ensure=[spec("a-0-1-0")], stop={"b-0-1-0": Stop(1.0)})
     made.driver.ask(release=["a-0-1-0", "b-0-1-0"])
     made.driver.turn(0.0)
     assert (made.engine.bodies, made.engine.stops) == ({}, [])
     made.engine.down = "away"
-    made.driver.ask(ensure=[spec("c-0-1-0")], stop={"d-0-1-0": 1.0})
+    made.driver.ask(ensure=[spec("c-0-1-0")], stop={"d-0-1-0": Stop(1.0)})
     made.driver.turn(10.0)
     made.driver.ask(release=["c-0-1-0", "d-0-1-0"])
     made.engine.down = ""
@@ -294,7 +294,7 @@ def test_nor_is_it_after_the_engine_was_away():
     made.engine.down = "away"
     made.driver.ask(ensure=[spec("a-0-1-0"), spec("b-0-1-0")])
     made.driver.turn(0.0)
-    made.driver.ask(stop={"a-0-1-0": 1.0})
+    made.driver.ask(stop={"a-0-1-0": Stop(1.0)})
     made.driver.turn(2.0)
     made.engine.down = ""
     made.driver.turn(4.0)

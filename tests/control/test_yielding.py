@@ -108,7 +108,7 @@ def test_a_spot_run_makes_room_and_comes_back(slow):
     assert (why.summary, why.binding) == (f"spot ({spot}) is stopping to make room for it", "preemption")
     beside = cloud.control.plan(run_spec("A100:2"), account="ada")
     assert not beside.starts_now, "the room beside it is not free before `spot` has left"
-    assert cloud.control.why(spot).summary == f"it is being stopped to make room for mine ({mine})"
+    assert cloud.control.why(spot).summary == f"it is being stopped to make room for mine ({mine}); it has 20s to leave"
     cloud.look(3)
     assert cloud.engine.stops == [(victim, 20.0)], "it has its grace, and nobody is stopped twice for the same"
 

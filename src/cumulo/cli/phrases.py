@@ -122,8 +122,10 @@ def progress_text(given: Progress) -> str:
 
 
 def progress_more(given: Progress) -> str:
-    """Rate, time left and metrics: `1.2/s, 3m 20s left, loss 0.31`."""
+    """Rate, time left and metrics: `1.2/s, 3m 20s left, loss 0.31`; and how far it had come before it went back."""
     parts = []
+    if given.furthest > given.done:
+        parts.append(f"had come to {number(given.furthest)} before")
     if given.per_s:
         slow = given.per_s < 0.1
         parts.append(f"{number(1 / given.per_s)} s each" if slow else f"{given.per_s:.3g}/s")

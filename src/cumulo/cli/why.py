@@ -28,6 +28,8 @@ def why_command(session: Session, run: str) -> None:
 def text(why: Why) -> str:
     """The explanation: the sentence that matters first."""
     parts = [styled(clean(why.summary), "bold")]
+    if why.last_attempt:
+        parts.append(f"Before: {clean(why.last_attempt)}")
     if len(why.nodes) > _MOST:  # else the list below says it all
         parts.append("\n".join(f"  {clean(count.text)}" for count in why.counts))
     if len(why.nodes) > 1:

@@ -109,6 +109,7 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+    last_attempt: str = ""  # what became of it, in a sentence
 class Offer:
     """Something that can be launched: so many of a GPU kind, or of one kind of its slices, in a region at a price.
 

@@ -1,12 +1,14 @@
 """Why a run stands where it does, worked out from the loop's picture when somebody asks."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice, takewhile
 from typing import NamedTuple
 
 from cumulo.catalog.kinds import resolve
 from cumulo.catalog.kinds import suggest as suggest_kinds
 from cumulo.control.answers import Ahead, Change, Count, NodeAnswer, Why
+from cumulo.control.attempts import past_text
 from cumulo.control.deciding import decide, decider, in_turn
 from cumulo.control.live import LiveRun, Picture
 from cumulo.control.yielding import PREEMPTION, makes_room, yields_to
@@ -79,7 +81,16 @@ def explained(seen: Picture, queue: list[Waiting], target: Waiting, now: float) 
 
 
 def why_waiting(seen: Picture, run: LiveRun, now: float) -> Why:
-    """Why a run that is not over stands where it does."""
+    """Why a run that is not over stands where it does, and what became of its attempt before."""
+    unit = run.units.get(0) if run.spec.array is None else None
+    names = {other.id: other.spec.name for other in seen.runs.values()}
+    return replace(
+        _why_now(seen, run, now),
+        last_attempt=past_text(unit.past, names, now) if unit else "",
+    )
+
+
+def _why_now(seen: Picture, run: LiveRun, now: float) -> Why:
     if run.waits_for:
         names = [f"{seen.runs[i].spec.name} ({i})" if i in seen.runs else i for i in sorted(run.waits_for)]
         return _plain(run, f"it comes after {', '.join(names)}, which has not ended", binding="after")
@@ -107,7 +118,8 @@ def _active_text(seen: Picture, run: LiveRun, now: float) -> str:
     states = Counter(str(instance.state) for instance in instances)
     counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
     if other := yields_to(seen, run):
-        return f"it is being stopped to make room for {other}"
+        at = max((each.preempt_at for each in instances if each.preempt_at is not None), default=now)
+        return f"it is being stopped to make room for {other}; it has {format_duration(max(0.0, at - now))} to leave"
     if run.status is RunStatus.STOPPING:
         return f"it is stopping: its instances ({counted}) have their grace to end by themselves"
     parallel = run.spec.array.parallel if run.spec.array else None

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from cumulo.control.attempts import MOST_KEPT, Attempt, Ending, attempt_of
 from cumulo.control.learning import Learning
 from cumulo.control.ledger import Ledger
 from cumulo.control.rules import DEFAULT_HALF_LIFE_S, Rules
@@ -103,6 +104,28 @@ class LiveUnit:
     started_at: float | None = None
     instances: dict[str, LiveInstance] = field(default_factory=dict)
 
+    past: tuple[Attempt, ...] = ()  # the last of its attempts that are over
+
+    def attempt_over(self) -> None:
+        """All instances of its attempt have ended: what it came to is remembered, the instances are not."""
+        over = attempt_of(self.attempts, map(ending_of, self.instances.values()))
+        self.past = (*self.past, over)[-MOST_KEPT:]
+        self.instances = {}
+
+
+def ending_of(instance: LiveInstance) -> Ending:
+    """How an instance that is over ended."""
+    began_at = instance.placed_at if instance.started_at is None else instance.started_at
+    return Ending(
+        rank=instance.rank,
+        reason=instance.reason or EndReason.LOST,
+        stop_reason=instance.stop_reason,
+        exit_code=instance.exit_code,
+        began_at=began_at,
+        ended_at=began_at if instance.ended_at is None else instance.ended_at,
+        saved_at=instance.checkpointed_at,
+        stopped_for=instance.stopped_for,
+    )
 
 @dataclass(slots=True, kw_only=True)
 class LiveRun:

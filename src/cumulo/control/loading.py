@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sqlalchemy import Connection, RowMapping
 
-from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Metered, Picture, hold_of
+from cumulo.control.attempts import MOST_KEPT, Ending, attempt_of
+from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Metered, Picture, ending_of, hold_of
 from cumulo.control.rules import Rules
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
@@ -45,11 +47,24 @@ def load(tx: Connection, rules: Rules | None = None) -> Picture:
             if not instance.ended:
                 seen.instances[instance.id] = instance
             seen.runs[instance.run_id].units[instance.unit].instances[instance.id] = instance
+    _load_past(tx, seen)
     for instance_id, since, until, price_nano_h in picture.open_segments(tx):
         if instance_id in seen.instances:
             seen.instances[instance_id].metered.append(Metered(since, until, price_nano_h))
     _load_world(tx, seen)
     return seen
+
+
+def _load_past(tx: Connection, seen: Picture) -> None:
+    """What the last attempts of units came to."""
+    endings: dict[tuple[str, int], dict[int, list[Ending]]] = {}
+    for row in picture.past_instances(tx, MOST_KEPT):
+        of = endings.setdefault((row["run_id"], row["unit"]), {})
+        of.setdefault(row["attempt"], []).append(ending_of(_instance(row, ())))
+    for (run_id, place), attempts in endings.items():
+        unit = seen.runs[run_id].units[place]
+        over = [number for number in sorted(attempts) if number < unit.attempts or not unit.instances]
+        unit.past = tuple(attempt_of(number, attempts[number]) for number in over)[-MOST_KEPT:]
 
 
 def add_runs(seen: Picture, rows: Iterable[RowMapping]) -> list[LiveRun]:
@@ -72,7 +87,7 @@ def _load_world(tx: Connection, seen: Picture) -> None:
 
 
 def _run(row: RowMapping) -> LiveRun:
-    first, last = _progress(row["progress"])
+    first, last, furthest = _progress(row["progress"])
     return LiveRun(
         id=row["id"],
         spec=from_wire(json.loads(row["spec"])),
@@ -90,17 +105,19 @@ def _run(row: RowMapping) -> LiveRun:
         rental_nano=row["rental_nano"],
         first_progress=first,
         last_progress=last,
+        furthest=furthest,
     )
 
 
-def _progress(text: str | None) -> tuple[Progress | None, Progress | None]:
-    """(the value that the rate is reckoned from, the last value), as `observing` wrote them."""
+def _progress(text: str | None) -> tuple[Progress | None, Progress | None, Progress | None]:
+    """(the value that the rate is reckoned from, the last one, the furthest), as `observing` wrote them."""
     if text is None:
-        return None, None
+        return None, None, None
     values = json.loads(text)
-    done, at = values.pop("since_done"), values.pop("since_at")
+    first = {"done": values.pop("since_done"), "at": values.pop("since_at")}
+    most = {"done": values.pop("most_done", values["done"]), "at": values.pop("most_at", values["at"])}
     last = Progress(**values)
-    return Progress(done=done, total=last.total, at=at), last
+    return replace(last, **first), last, replace(last, **most)
 
 
 def _slices(rows: Iterable[RowMapping]) -> dict[str, tuple[Slice, ...]]:

@@ -56,7 +56,8 @@ def _started(seen: Picture, batch: Batch, instance: LiveInstance, at: float) -> 
 
 
 def observe_progress(batch: Batch, run: LiveRun, line: str, now: float) -> None:
-    """`line` is the JSON that `domain.progress` gave or the run wrote; kept with its first value, for the rate."""
+    """`line` is the JSON that `domain.progress` gave or the run wrote; kept with its first value, for the rate, and
+    with the furthest that it ever came to, since an attempt may begin further back."""
     progress = parse_line(line, now)
     last = run.last_progress
     if progress is None or (last and (last.done, last.total, last.metrics) == _values(progress)):
@@ -67,9 +68,12 @@ def observe_progress(batch: Batch, run: LiveRun, line: str, now: float) -> None:
         or progress.total != (last or progress).total
     ):
         run.first_progress = progress
+    if run.furthest is None or progress.done > run.furthest.done or progress.total != run.furthest.total:
+        run.furthest = progress
     run.last_progress = progress
-    first = run.first_progress
-    batch.run(run.id, progress=json.dumps(asdict(progress) | {"since_done": first.done, "since_at": first.at}))
+    first, furthest = run.first_progress, run.furthest
+    beside = {"since_done": first.done, "since_at": first.at, "most_done": furthest.done, "most_at": furthest.at}
+    batch.run(run.id, progress=json.dumps(asdict(progress) | beside))
 
 
 def _observe_checkpoint(seen: Picture, batch: Batch, instance: LiveInstance, line: str, now: float) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from cumulo.control.attempts import ended_text, loop_text
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture
 from cumulo.control.moves import end_unit, set_run, set_unit, stop_instance, tell
 from cumulo.control.yielding import requeue
@@ -39,13 +40,16 @@ def _settle_attempt(batch: Batch, run: LiveRun, unit: LiveUnit, now: float) -> N
     reason = cause.reason or EndReason.LOST
     wished = any(i.stop_reason in (EndReason.CANCELLED, EndReason.STOPPED) for i in unit.instances.values())
     made_room = any(i.stop_reason is EndReason.PREEMPTED for i in unit.instances.values())
-    unit.instances = {}
+    unit.attempt_over()
     if not wished and bad and _made_room(run, reason, made_room):
         requeue(batch, run, unit, now)
         return
-    if not wished and _recovers(batch, run, unit, reason, now):
+    looping = loop_text(unit.past, run.furthest.at if run.furthest else None)
+    if not wished and not looping and _recovers(batch, run, unit, reason, now):
         return
     message = cause.message or _in_words(cause, run)
+    if looping and _may_retry(run, reason):
+        message = f"{looping}: {message}" if cause.message else looping
     if causes and run.spec.ask.nodes > 1 and reason not in (EndReason.CANCELLED, EndReason.STOPPED):
         message = f"rank {cause.rank}: {message}"
     end_unit(batch, run, unit, reason, cause.exit_code, message, cause.ended_at or now)
@@ -63,7 +67,7 @@ def _made_room(run: LiveRun, reason: EndReason, asked: bool) -> bool:
 def _recovers(batch: Batch, run: LiveRun, unit: LiveUnit, reason: EndReason, now: float) -> bool:
     """Whether the unit gets another attempt; then it waits for its turn."""
     retry = run.spec.retry
-    if retry is None or run.wanted != "running" or RETRY_EVENT.get(reason) not in retry.on_events:
+    if retry is None or not _may_retry(run, reason):
         return False
     failures = unit.attempts - unit.preemptions
     if failures >= retry.max_attempts:
@@ -72,9 +76,16 @@ def _recovers(batch: Batch, run: LiveRun, unit: LiveUnit, reason: EndReason, now
     set_unit(batch, run, unit, RunStatus.RECOVERING, not_before=unit.not_before)
     if len(run.units) == 1 and run.spec.array is None:
         set_run(batch, run, RunStatus.RECOVERING)
-    text = f"attempt {unit.attempts} ended ({reason}); the next begins in {format_duration(unit.not_before - now)}"
+    how = ended_text(unit.past[-1])
+    text = f"attempt {unit.attempts} {how}; the next begins in {format_duration(unit.not_before - now)}"
     tell(batch, run, "run.recovering", text, now)
     return True
+
+
+def _may_retry(run: LiveRun, reason: EndReason) -> bool:
+    """Whether another attempt after such an end was asked for, as far as there are some left."""
+    retry = run.spec.retry
+    return retry is not None and run.wanted == "running" and RETRY_EVENT.get(reason) in retry.on_events
 
 
 def _in_words(instance: LiveInstance, run: LiveRun) -> str:

@@ -96,6 +96,7 @@ def progress(kept: str | None) -> dict[str, Any] | None:
         "total": now.total,
         "unit": data.get("unit") or "",
         "fraction": now.fraction,
+        "furthest": max(now.done, data.get("most_done", now.done)),
         "per_s": gained / elapsed if elapsed > 0 and gained > 0 else None,
         "remaining_s": remaining_s(first, now),
         "metrics": data.get("metrics") or {},

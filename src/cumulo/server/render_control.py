@@ -67,6 +67,7 @@ def why(one: Why) -> dict[str, Any]:
         if waits
         else None,
         "suggestion": {"text": change.text, "change": dict(change.change)} if change else None,
+        "last_attempt": one.last_attempt,
         "ended": {"text": one.ended, "last_log_lines": list(one.last_log_lines)} if one.ended is not None else None,
     }
 

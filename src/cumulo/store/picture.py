@@ -77,6 +77,16 @@ def open_segments(tx: Connection) -> Sequence[tuple[str, float, float | None, in
     return [(row[0], row[1], row[2], row[3]) for row in tx.execute(query)]
 
 
+def past_instances(tx: Connection, attempts: int) -> Sequence[RowMapping]:
+    """Ended instances of the last so many attempts of units that are not over."""
+    of = (t.unit.c.run_id == t.instance.c.run_id) & (t.unit.c.place == t.instance.c.unit)
+    query = select(t.instance).join(t.unit, of).join(t.run, t.run.c.id == t.unit.c.run_id)
+    open_ones = t.run.c.status.in_(_OPEN) & t.unit.c.status.not_in(_OVER)
+    late = t.instance.c.attempt >= t.unit.c.attempts - attempts
+    query = query.where(open_ones, late, t.instance.c.state == str(InstanceState.ENDED))
+    return tx.execute(query.order_by(t.instance.c.id)).mappings().all()
+
+
 def ended_attempts(tx: Connection, most: int) -> Sequence[RowMapping]:
     """Of the latest attempts that ran and ended who ran them, how long, why they ended and their spec; oldest first."""
     query = select(

@@ -106,6 +106,7 @@ class Why:
     ahead: tuple[Ahead, ...] = ()
     expected_start: ExpectedStart | None = None
     suggestion: Suggestion | None = None
+    last_attempt: str = ""
     ended: EndedWhy | None = None
 
 

@@ -13,6 +13,7 @@ class Progress:
     total: float = 0.0
     unit: str = ""
     fraction: float | None = None
+    furthest: float = 0.0
     per_s: float | None = None
     remaining_s: float | None = None
     metrics: dict[str, Any] = field(default_factory=dict)

@@ -51,12 +51,16 @@ class Plan(Model):
 
 
 class Progress(Model):
-    """How far a run says it is. `fraction`, rate and time left are null where they can't be told."""
+    """How far a run says it is. `fraction`, rate and time left are null where they can't be told.
+
+    `furthest` is more than `done` where an attempt began further back than the one before had come.
+    """
 
     done: float
     total: float
     unit: str
     fraction: float | None
+    furthest: float
     per_s: float | None
     remaining_s: float | None
     metrics: dict[str, float | str]
@@ -219,6 +223,7 @@ class Why(Model):
     ahead: list[Ahead]
     expected_start: ExpectedStart | None
     suggestion: Suggestion | None
+    last_attempt: str
     ended: EndedWhy | None
 
 
