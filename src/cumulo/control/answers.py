@@ -88,6 +88,7 @@ class Why:
     expected_to: float | None = None
     expected_text: str = ""
     suggestion: Change | None = None
+    last_attempt: str = ""  # what became of it, in a sentence
     ended: str | None = None
     last_log_lines: tuple[str, ...] = ()
 
@@ -109,7 +110,6 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-    last_attempt: str = ""  # what became of it, in a sentence
 class Offer:
     """Something that can be launched: so many of a GPU kind, or of one kind of its slices, in a region at a price.
 

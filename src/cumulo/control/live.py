@@ -103,7 +103,6 @@ class LiveUnit:
     placed_at: float | None = None
     started_at: float | None = None
     instances: dict[str, LiveInstance] = field(default_factory=dict)
-
     past: tuple[Attempt, ...] = ()  # the last of its attempts that are over
 
     def attempt_over(self) -> None:
@@ -126,6 +125,7 @@ def ending_of(instance: LiveInstance) -> Ending:
         saved_at=instance.checkpointed_at,
         stopped_for=instance.stopped_for,
     )
+
 
 @dataclass(slots=True, kw_only=True)
 class LiveRun:
