@@ -17,15 +17,15 @@ from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.progress import Progress
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.domain.sharing import Slice, device_uuids
-from cumulo.placement.preempt import Preemption
 from cumulo.market.course import Course
+from cumulo.placement.preempt import Preemption
 from cumulo.placement.room import Room
 from cumulo.placement.world import Hold, Waiting, World
 
 MOST_REMEMBERED: Final = 512
-
 # The place that stands for all units of a run that were never placed.
 FRESH: Final = -1
+
 
 class Metered(NamedTuple):
     """A segment of use: from when until when (None: it is open), at which price."""
@@ -35,7 +35,6 @@ class Metered(NamedTuple):
     price_nano_h: int
 
 
-@dataclass(slots=True, kw_only=True)
 class Charted(NamedTuple):
     """What was decided for a unit with a deadline, when, and by how much work in all and left (None: nobody knows)."""
 
@@ -46,6 +45,7 @@ class Charted(NamedTuple):
     on_demand_nano_h: int  # what it costs an hour on-demand; 0 where nothing is charged
 
 
+@dataclass(slots=True, kw_only=True)
 class LiveInstance:
     """An instance that has not ended, or whose attempt has not. Once it has ended only its unit knows it."""
 
@@ -152,6 +152,11 @@ class LiveRun:
     outcomes: Counter[RunStatus] = field(default_factory=Counter)
     first_progress: Progress | None = field(default=None, compare=False)
     last_progress: Progress | None = None
+    furthest: Progress | None = None  # its progress when it had come further than ever before
+    # Of a run with a deadline, by place: what was decided, who holds off, and as what those are bought that are FRESH.
+    charted: dict[int, Charted] = field(default_factory=dict, compare=False, repr=False)
+    held: set[int] = field(default_factory=set, compare=False)
+    first_purchase: PurchaseOption | None = field(default=None, compare=False)
     asked: dict[int, Waiting] = field(default_factory=dict, compare=False, repr=False)  # what waits or waited, by place
 
     @property
@@ -175,11 +180,6 @@ class LiveRun:
         room = 0 if FRESH in self.held else min(most, parallel - len(self.units))
         place, last = self.units_started, self.spec.units()
         while room > 0 and place < last:
-    furthest: Progress | None = None  # its progress when it had come further than ever before
-    # Of a run with a deadline, by place: what was decided, who holds off, and as what those are bought that are FRESH.
-    charted: dict[int, Charted] = field(default_factory=dict, compare=False, repr=False)
-    held: set[int] = field(default_factory=set, compare=False)
-    first_purchase: PurchaseOption | None = field(default=None, compare=False)
             if place not in self.skipped:
                 found.append(self._wait(place, 1))
                 room -= 1
@@ -208,6 +208,8 @@ class LiveRun:
             project=self.project,
             account=self.account,
             purchase=self.purchase_of(place),
+            bid_nano_h=self.spec.max_price_nano_h,
+            reservation=self.spec.reservation,
             migratable=self.spec.migratable,
         )
 
@@ -215,6 +217,26 @@ class LiveRun:
         """As what a unit is placed now."""
         unit = self.units.get(place)
         return (unit and unit.purchase) or self.first_purchase or self.spec.purchase
+
+
+def new_run(run_id: str, spec: RunSpec, now: float) -> LiveRun:
+    """A run as it is when it is accepted."""
+    return LiveRun(
+        id=run_id,
+        spec=spec,
+        account="",
+        unix_uid=None,
+        status=RunStatus.QUEUED,
+        wanted="running",
+        accepted_at=now,
+        waits_for=set(),
+        units_started=0,
+        attempts=0,
+        placed_at=None,
+        started_at=None,
+        cost_nano=0,
+        rental_nano=0,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -263,6 +285,8 @@ def hold_of(instance: LiveInstance, run: LiveRun) -> Hold:
         project=run.project,
         account=run.account,
         purchase=instance.purchase,
+        bid_nano_h=run.spec.max_price_nano_h,
+        reservation=instance.reservation_id,
         checkpointed_at=instance.checkpointed_at,
         priority=run.spec.priority,
         started_at=instance.started_at,
