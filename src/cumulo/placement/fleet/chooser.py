@@ -122,7 +122,7 @@ class Chooser:
             kept.seen = self.rows.changes
             return Pick(row, device, loss) if row >= 0 else None
         kept = self._refreshed(number)
-        least = int(kept.loss.min()) if len(kept.loss) else int(NEVER)
+        least = int(kept.loss[kept.loss.argmin()]) if len(kept.loss) else int(NEVER)
         if least == NEVER:
             return None
         row = int((kept.loss <= least + self.tolerance).argmax())

@@ -4,7 +4,9 @@ Of the losses that replays of the openb trace ask for, 19 in 20 were worked out 
 plain arithmetic, which is faster there than arrays are; many at once by NumPy (`losses`), with the same result.
 """
 
-from typing import Final, NamedTuple
+from bisect import bisect_right
+from operator import add, sub
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,10 +18,22 @@ from cumulo.placement.fleet.rows import EMPTY, Bools, Int8s, Int32s, Int64s, Row
 from cumulo.placement.fleet.worth import Worth
 
 # So many new losses are worked out one by one.
-FEW: Final = 24
+FEW: Final = 48
 _MOST_STATES: Final = 1 << 16
 _UNKNOWN: Final = np.int32(-(2**31))
 _TOP: Final = 2**63 - 1
+_NEVER: Final = int(NEVER)
+
+
+class _Devices(NamedTuple):
+    """What is free of a row's devices, in whatever order they are."""
+
+    parts: tuple[tuple[int, int], ...]  # (free, mode) of devices with room, each once
+    full: int
+    largest: int
+    value: list[int]  # their part of `sums` at each price per CPU
+    free: list[int]
+    idle: dict[int, int]  # by step of CPUs: what these cost while they are idle, blocks apart
 
 
 class _Facts(NamedTuple):
@@ -27,12 +41,18 @@ class _Facts(NamedTuple):
 
     kind: int
     cpus: int
-    free: list[int]
-    held: list[int]
-    full: int
+    memory: int
+    ready: bool
+    first: bool
+    in_order: list[tuple[int, int]]  # (free, mode) of each device
+    devices: _Devices
     sums: list[int]
     worth: int
-    idle: dict[int, int]  # by step of CPUs: what its free parts cost while they are idle, blocks apart
+
+
+# What tells a state from others: the number of what of a row never changes, CPUs, memory, ready, free and mode of the
+# devices as bytes.
+_Key: TypeAlias = tuple[int, int, int, bool, bytes, bytes]
 
 
 class States:
@@ -41,24 +61,26 @@ class States:
     def __init__(self, rows: Rows) -> None:
         state = rows.state
         parts = (state.kind, state.node_cpus, state.node_memory, state.devices, state.own, state.first)
-        self._base = np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)[1].ravel().tolist()
-        self._numbers: dict[tuple[int, int, int, bool, bytes, bytes], int] = {}
+        bases, numbers = np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)
+        self.bases = [(int(base[0]), bool(base[-1])) for base in bases]  # the kind, and whether it is its node's first
+        self._base: list[int] = numbers.ravel().tolist()
+        self._numbers: dict[_Key, int] = {}
+        self.keys: list[_Key] = []
         self.of_row = np.zeros(len(rows), dtype=np.int32)
-        self.count = 0
         self._seen = -1
 
     def copy(self) -> "States":
         """For a copy of the rows; new states get the same numbers in both."""
         twin = object.__new__(States)
-        twin._base, twin._numbers, twin.of_row = self._base, self._numbers, self.of_row.copy()
-        twin.count, twin._seen = self.count, self._seen
+        twin.bases, twin._base, twin._numbers, twin.keys = self.bases, self._base, self._numbers, self.keys
+        twin.of_row, twin._seen = self.of_row.copy(), self._seen
         return twin
 
     def follow(self, rows: Rows) -> bool:
         """Takes in the rows that changed; False when there are too many states, so that all must begin anew."""
         changed = rows.since(self._seen) if self._seen >= 0 else None
         self._seen = rows.changes
-        state, numbers = rows.state, self._numbers
+        state, numbers, keys = rows.state, self._numbers, self.keys
         for row in range(len(rows)) if changed is None else changed.tolist():
             key = (
                 self._base[row],
@@ -68,9 +90,11 @@ class States:
                 state.free[row].tobytes(),
                 state.mode[row].tobytes(),
             )
-            self.of_row[row] = numbers.setdefault(key, len(numbers))
-        self.count = len(numbers)
-        return self.count < _MOST_STATES
+            number = numbers.setdefault(key, len(keys))
+            if number == len(keys):
+                keys.append(key)
+            self.of_row[row] = number
+        return len(keys) < _MOST_STATES
 
 
 class Memo:
@@ -82,9 +106,13 @@ class Memo:
         self._cpu: list[list[int]] = worth.cpu.tolist()
         self._whole: list[list[list[int]]] = worth.whole.tolist()
         self._part: list[list[list[int]]] = worth.part.tolist()
+        self._steps: list[int] = worth.steps.tolist()
         self._idle: list[list[list[int]]] = worth.idle.tolist() if self.fragmented else []
         self._block: list[list[list[int]]] = worth.block.tolist() if self.fragmented else []
         self._facts: dict[int, _Facts] = {}
+        self._devices: dict[tuple[int, tuple[tuple[int, int], ...]], _Devices] = {}
+        self._ordered: dict[tuple[int, bytes, bytes], tuple[list[tuple[int, int]], _Devices]] = {}
+        self._taken: dict[tuple[int, ...], list[int]] = {}
         self._loss: dict[int, Int32s] = {}
         self._device: dict[int, Int8s] = {}
 
@@ -92,15 +120,17 @@ class Memo:
         self, number: int, asked: Asked, rows: Rows, standing: Standing, states: States, those: Int32s
     ) -> tuple[Int32s, Int8s]:
         """(loss, device) of an ask, known by its number, on each of those rows."""
-        loss, device = self._room(number, states.count)
+        loss, device = self._room(number, len(states.keys))
         numbers = states.of_row[those]
         found = loss[numbers]
         missing = (found == _UNKNOWN).nonzero()[0]
-        if len(missing):
+        if len(missing) > FEW:
             fits = _may_fit(rows.state, asked, those[missing])
             loss[numbers[missing[~fits]]] = NEVER
             missing = missing[fits]
-            self._work_out(asked, rows, standing, numbers[missing], those[missing], (loss, device))
+            found = loss[numbers]
+        if len(missing):
+            self._work_out(asked, rows, standing, states, numbers[missing], those[missing], (loss, device))
             found = loss[numbers]
         return found, device[numbers]
 
@@ -119,12 +149,11 @@ class Memo:
         asked: Asked,
         rows: Rows,
         standing: Standing,
+        states: States,
         numbers: Int32s,
         those: Int32s,
         into: tuple[Int32s, Int8s],
     ) -> None:
-        if not len(numbers):
-            return
         loss, device = into
         if len(numbers) > FEW:
             numbers, first = np.unique(numbers, return_index=True)
@@ -133,98 +162,118 @@ class Memo:
             standing.refresh(rows, self.worth)
             loss[numbers], device[numbers] = arrays.losses(rows.state, self.worth, standing, asked, those)
             return
+        milli: list[int] = asked.milli.tolist()
         for number, row in dict(zip(numbers.tolist(), those.tolist(), strict=True)).items():
-            loss[number], device[number] = self._one(asked, rows, number, row)
+            facts = self._facts.get(number) or self._learn(states, number)
+            loss[number], device[number] = self._one(asked, milli[facts.kind], facts, rows, row)
 
-    def _one(self, asked: Asked, rows: Rows, number: int, row: int) -> tuple[int, int]:
-        state = rows.state
-        milli = int(asked.milli[state.kind[row]])
-        if asked.cpus >= 0 and asked.memory >= 0:
-            cpus, memory = asked.cpus, asked.memory
-        else:
-            only: Int64s = np.array([milli * max(1, asked.gpus)], dtype=np.int64)
-            cpus, memory = (int(each[0]) for each in arrays.needs(state, np.array([row], np.int32), asked, only))
-        if cpus > state.cpus[row] or memory > state.memory[row]:
-            return int(NEVER), -1
-        facts = self._facts.get(number) or self._learn(rows, number, row)
-        if asked.mode == EMPTY:
-            return self._whole_loss(facts, asked.gpus, cpus), -1
+    def _one(self, asked: Asked, milli: int, facts: _Facts, rows: Rows, row: int) -> tuple[int, int]:
+        gpus, cpus, memory, whole = asked.gpus, asked.cpus, asked.memory, asked.mode == EMPTY
+        if not facts.ready or not (milli if gpus else facts.first):
+            return _NEVER, -1
+        if (facts.devices.full < gpus) if whole else (facts.devices.largest < milli):
+            return _NEVER, -1
+        if cpus < 0 or memory < 0:
+            only: Int64s = np.array([milli * max(1, gpus)], dtype=np.int64)
+            cpus, memory = (int(each[0]) for each in arrays.needs(rows.state, np.array([row], np.int32), asked, only))
+        if cpus > facts.cpus or memory > facts.memory:
+            return _NEVER, -1
+        if whole:
+            return self._whole_loss(facts, gpus, cpus), -1
         return self._fraction_loss(facts, asked.mode, milli, cpus)
 
-    def _learn(self, rows: Rows, number: int, row: int) -> _Facts:
-        state = rows.state
-        kind, cpus, full = int(state.kind[row]), int(state.cpus[row]), int(state.full[row])
-        free = state.free[row].tolist()
-        sums = [price * cpus + whole for price, whole in zip(self._cpu[kind], self._whole[kind][full], strict=True)]
-        part = self._part[kind]
-        for each in free:
-            if 0 < each < WHOLE_MILLI:
-                sums = [total + more for total, more in zip(sums, part[each // CELL], strict=True)]
-        facts = _Facts(kind, cpus, free, state.mode[row].tolist(), full, sums, min(sums), {})
+    def _learn(self, states: States, state: int) -> _Facts:
+        base, cpus, memory, ready, free, mode = states.keys[state]
+        kind, first = states.bases[base]
+        found = self._ordered.get((kind, free, mode)) or self._learn_order(kind, free, mode)
+        devices = found[1]
+        sums = [price * cpus + value for price, value in zip(self._cpu[kind], devices.value, strict=True)]
+        worth = min(sums)
         if self.fragmented:
-            step = int(self.worth.steps.searchsorted(cpus, side="right"))
-            facts = facts._replace(worth=facts.worth - self._idle_of(facts, step) + self._blocks(kind, step, full))
-        self._facts[number] = facts
+            step = bisect_right(self._steps, cpus)
+            worth += self._blocks(kind, step, devices.full) - self._idle_of(kind, devices, step)
+        facts = self._facts[state] = _Facts(kind, cpus, memory, ready, first, *found, sums, worth)
         return facts
 
-    def _idle_of(self, facts: _Facts, step: int) -> int:
-        found = facts.idle.get(step)
+    def _learn_order(self, kind: int, free: bytes, mode: bytes) -> tuple[list[tuple[int, int]], _Devices]:
+        ordered = list(zip(np.frombuffer(free, np.int16).tolist(), np.frombuffer(mode, np.int8).tolist(), strict=True))
+        key = kind, tuple(sorted(ordered))
+        found = self._ordered[kind, free, mode] = ordered, self._devices.get(key) or self._learn_devices(*key)
+        return found
+
+    def _learn_devices(self, kind: int, each: tuple[tuple[int, int], ...]) -> _Devices:
+        free = [milli for milli, _ in each if milli]
+        full = free.count(WHOLE_MILLI)
+        value = self._whole[kind][full]
+        for milli in free:
+            if milli < WHOLE_MILLI:
+                value = list(map(add, value, self._part[kind][milli // CELL]))
+        parts = tuple({part: None for part in each if part[0]})
+        devices = self._devices[kind, each] = _Devices(parts, full, max(free, default=0), value, free, {})
+        return devices
+
+    def _idle_of(self, kind: int, devices: _Devices, step: int) -> int:
+        found = devices.idle.get(step)
         if found is None:
-            rate = self._idle[facts.kind][step]
-            found = facts.idle[step] = sum(each * rate[each // CELL] for each in facts.free if each)
+            rate = self._idle[kind][step]
+            found = devices.idle[step] = sum([milli * rate[milli // CELL] for milli in devices.free])
         return found
 
     def _blocks(self, kind: int, step: int, full: int) -> int:
         return full * WHOLE_MILLI * self._block[kind][step][full]
 
     def _whole_loss(self, facts: _Facts, gpus: int, cpus: int) -> int:
-        left = facts.full - gpus
-        if left < 0:
-            return int(NEVER)
-        whole = self._whole[facts.kind]
-        after = min(
-            total - price * cpus + then - now
-            for total, price, then, now in zip(
-                facts.sums, self._cpu[facts.kind], whole[left], whole[facts.full], strict=True
-            )
-        )
+        kind, full = facts.kind, facts.devices.full
+        left = full - gpus
+        taken = self._taken.get((kind, full, gpus, cpus))
+        if taken is None:
+            whole = self._whole[kind]
+            taken = self._taken[kind, full, gpus, cpus] = [
+                price * cpus + now - then
+                for price, now, then in zip(self._cpu[kind], whole[full], whole[left], strict=True)
+            ]
+        after: int = min(map(sub, facts.sums, taken))
         if self.fragmented:
-            step = int(self.worth.steps.searchsorted(facts.cpus - cpus, side="right"))
-            taken = gpus * WHOLE_MILLI * self._idle[facts.kind][step][WHOLE_MILLI // CELL]
-            after -= self._idle_of(facts, step) - taken - self._blocks(facts.kind, step, left)
+            step = bisect_right(self._steps, facts.cpus - cpus)
+            after += gpus * WHOLE_MILLI * self._idle[kind][step][WHOLE_MILLI // CELL]
+            after += self._blocks(kind, step, left) - self._idle_of(kind, facts.devices, step)
         return (facts.worth - after) // MICRO
 
     def _fraction_loss(self, facts: _Facts, mode: int, milli: int, cpus: int) -> tuple[int, int]:
-        whole, part = self._whole[facts.kind], self._part[facts.kind]
-        base = [total - price * cpus for total, price in zip(facts.sums, self._cpu[facts.kind], strict=True)]
-        best, chosen, left = (
-            _TOP,
-            -1,
-            0,
-        )  # the most worth left, of equals the fullest device, in one number; the first of equals
+        kind, full = facts.kind, facts.devices.full
+        best, chosen, most = _TOP, None, 0  # the most worth left, of equals the fullest device, in one number
         step, idle, rate = 0, 0, list[int]()
         if self.fragmented:
-            step = int(self.worth.steps.searchsorted(facts.cpus - cpus, side="right"))
-            idle, rate = self._idle_of(facts, step), self._idle[facts.kind][step]
-        tried: set[tuple[int, int]] = set()
-        for device, (free, held) in enumerate(zip(facts.free, facts.held, strict=True)):
-            if free < milli or held not in (EMPTY, mode) or (free, held) in tried:
+            step = bisect_right(self._steps, facts.cpus - cpus)
+            idle, rate = self._idle_of(kind, facts.devices, step), self._idle[kind][step]
+        for part in facts.devices.parts:
+            free, held = part
+            if free < milli or (held != EMPTY and held != mode):
                 continue
-            tried.add((free, held))
             opens, rest = free == WHOLE_MILLI, free - milli
-            come = part[rest // CELL]
-            if opens:
-                lost = [more - less for more, less in zip(whole[facts.full], whole[facts.full - 1], strict=True)]
-            else:
-                lost = part[free // CELL]
-            after = min(total - gone + more for total, gone, more in zip(base, lost, come, strict=True))
+            taken = self._taken.get((kind, full if opens else -1, free, milli, cpus))
+            if taken is None:
+                taken = self._taken_of_part(kind, full if opens else -1, free, milli, cpus)
+            after = min(map(sub, facts.sums, taken))
             if self.fragmented:
-                after -= idle - free * rate[free // CELL] + rest * rate[rest // CELL]
-                after += self._blocks(facts.kind, step, facts.full - opens)
+                after += free * rate[free // CELL] - rest * rate[rest // CELL] - idle
+                after += self._blocks(kind, step, full - opens)
             order = free - after * arrays.TIES
             if order < best:
-                best, chosen, left = order, device, after
-        return (int(NEVER), -1) if chosen < 0 else ((facts.worth - left) // MICRO, chosen)
+                best, chosen, most = order, part, after
+        if chosen is None:
+            return _NEVER, -1
+        return (facts.worth - most) // MICRO, facts.in_order.index(chosen)
+
+    def _taken_of_part(self, kind: int, full: int, free: int, milli: int, cpus: int) -> list[int]:
+        """What a fraction takes of `sums`. `full`: how many devices are free whole where it opens one, else −1."""
+        whole, part = self._whole[kind], self._part[kind]
+        gone = part[free // CELL] if full < 0 else list(map(sub, whole[full], whole[full - 1]))
+        taken = self._taken[kind, full, free, milli, cpus] = [
+            price * cpus + less - more
+            for price, less, more in zip(self._cpu[kind], gone, part[(free - milli) // CELL], strict=True)
+        ]
+        return taken
 
 
 def _may_fit(state: State, asked: Asked, rows: Int32s) -> Bools:
