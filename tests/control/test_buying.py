@@ -88,7 +88,7 @@ def test_a_change_at_the_very_start_reprices_the_segment(box):
     run_id, name = box.launch("A100", name="train")
     began = box.instance(name).started_at
     box.clock.now = began
-    change(box, run_id, SPOT, rate=2 * PRICE)
+    change(box, run_id, SPOT)
     (segment,) = box.rows(tables.usage)
-    assert (segment.started_at, segment.ended_at, segment.price_nano_h) == (began, None, 2 * PRICE)
+    assert (segment.started_at, segment.ended_at, segment.price_nano_h) == (began, None, PRICE * 363 // 1000)
     assert segment.purchase == "spot"

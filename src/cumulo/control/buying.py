@@ -1,10 +1,10 @@
 """How a unit is bought, changed while it runs: nothing stops; only what it may be stopped for and costs changes."""
 
 from cumulo.control import metering
-from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture
+from cumulo.control.live import LiveRun, LiveUnit, Picture
+from cumulo.control.pricing import instance_price
 from cumulo.control.rates import Rates
 from cumulo.domain.run import PurchaseOption
-from cumulo.domain.sharing import share_milli
 from cumulo.store.batch import Batch
 
 
@@ -21,13 +21,6 @@ def buy_as(
     for instance in unit.instances.values():
         if instance.ended or instance.stop_reason is not None:
             continue
-        price_nano_h = price_of(seen, instance, option, rates)
+        price_nano_h = instance_price(seen, instance, option, rates)
         metering.reprice(batch, run, instance, price_nano_h=price_nano_h, purchase=option, at=now)
         seen.world.rebuy(instance.id, option)
-
-
-def price_of(seen: Picture, instance: LiveInstance, option: PurchaseOption, rates: Rates) -> int:
-    """What an instance costs an hour, bought so."""
-    if seen.world.nodes[instance.node_id].node.emulated:
-        return 0
-    return rates.price_nano_h(instance.device_model, share_milli(instance.slices))

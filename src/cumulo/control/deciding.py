@@ -13,6 +13,7 @@ from cumulo.placement.clearing import leaving, take
 from cumulo.placement.fit import admitted_kinds
 from cumulo.placement.order import Decision, Pass, place
 from cumulo.placement.policy import Policy
+from cumulo.placement.purchase import Market
 from cumulo.placement.quota import least_milli, narrowed
 from cumulo.placement.reserve import Attempt, attempts, held_places
 from cumulo.placement.shares import Holding, Shares
@@ -35,6 +36,7 @@ def decide(seen: Picture, queue: Iterable[Waiting], now: float) -> Pass:
         now=now,
         ends=LearntEnds(seen, now),
         under_way=seen.promises,
+        market=Market(prices=seen.prices.by_kind()),
     )
     if not (decided.preemptions or decided.rooms or seen.promises):
         return decided

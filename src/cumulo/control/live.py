@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from cumulo.control.attempts import MOST_KEPT, Attempt, Ending, attempt_of
 from cumulo.control.learning import Learning
 from cumulo.control.ledger import Ledger
+from cumulo.control.prices import SpotPrices
 from cumulo.control.rules import DEFAULT_HALF_LIFE_S, Rules
 from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
@@ -255,6 +256,7 @@ class Picture:
     rules: Rules = field(default_factory=Rules, compare=False)
     learning: Learning = field(default_factory=Learning, compare=False)
     ledger: Ledger = field(default_factory=lambda: Ledger(DEFAULT_HALF_LIFE_S), compare=False)
+    prices: SpotPrices = field(default_factory=SpotPrices, compare=False)
 
     def waiting(self, now: float, most: int) -> list[Waiting]:
         """What waits to be placed now, at most `most` units of each run.

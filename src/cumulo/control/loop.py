@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from cumulo.control import pricing
 from cumulo.control.absence import Absences
 from cumulo.control.capacity import Capacity
 from cumulo.control.deadlines import Deadlines
@@ -23,6 +24,7 @@ from cumulo.control.nodes import NodeWatch
 from cumulo.control.observing import observe, observe_progress
 from cumulo.control.orders import Orders, Watch
 from cumulo.control.pacing import Pacing
+from cumulo.control.prices import SpotPrices
 from cumulo.control.rates import Rates
 from cumulo.control.requests import Inbox, Mail, Question, Wish
 from cumulo.control.rules import Rules
@@ -108,13 +110,15 @@ class ControlLoop:
     def load(self) -> None:
         """Reads the picture afresh, and asks the engines again for what it says."""
         learning, ledger, rules, now = self.seen.learning, self.seen.ledger, self.seen.rules, self._clock()
+        prices = SpotPrices()
         with self._db.read() as tx:
             self.seen = load(tx, rules)
             if not learning.past.durations.runs:
                 learning.remember(picture.ended_attempts(tx, MOST_ENDED))
             ledger.restore(tx, now)
+            prices.restore(tx)
             self.deadlines.restore(tx, self.seen)
-        self.seen.learning, self.seen.ledger = learning, ledger
+        self.seen.learning, self.seen.ledger, self.seen.prices = learning, ledger, prices
         restore(self.seen, now)
         self._stale = False
         self._pacing = Pacing()
@@ -181,6 +185,8 @@ class ControlLoop:
             settle(self.seen, batch, {instance.run_id for instance in ended}, now)
             steered = self.deadlines.steer(self.seen, batch, self._rates, now)
             if mail.runs or mail.wishes or ended or batch.nodes or steered:
+                self._pacing.changed()
+            if pricing.look(self.seen, batch, self._rates, now):
                 self._pacing.changed()
             placed = self._place(batch, now)
             wrote = self._write(batch)

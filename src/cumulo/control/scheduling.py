@@ -9,6 +9,7 @@ from cumulo.catalog.prices import price
 from cumulo.control.deciding import MOST_PER_STEP, decide
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture, hold_of
 from cumulo.control.moves import advance, set_run, set_unit, tell, unit_row
+from cumulo.control.pricing import price_of
 from cumulo.control.rates import Rates
 from cumulo.control.yielding import carry_out
 from cumulo.domain.instance import Identity, InstanceSpec, instance_id
@@ -131,7 +132,15 @@ def _new_instance(
         memory_bytes=spot.memory_bytes,
         address=use.node.address,
         master_port=port,
-        price_nano_h=0 if use.node.emulated else rates.price_nano_h(spot.device_model, milli),
+        price_nano_h=price_of(
+            seen,
+            rates,
+            node_id=spot.node_id,
+            kind=spot.device_model,
+            milli=milli,
+            option=run.purchase_of(unit.place),
+            bid_nano_h=run.spec.max_price_nano_h,
+        ),
         rental_nano_h=0 if use.node.emulated else rental_nano_h(spot.device_model, milli),
         placed_at=now,
         purchase=run.purchase_of(unit.place),

@@ -68,6 +68,7 @@ def _rules(file: ConfigFile) -> Rules:
             half_life_s=file.usage_half_life,
             backfill=placement.backfill,
             preemption=placement.preemption,
+            min_run_s=file.market.min_run,
             make_room=placement.make_room,
             most_moves=placement.most_moves,
         ),

@@ -52,6 +52,7 @@ class Batch:
     instances: dict[str, Row] = field(default_factory=lambda: defaultdict(dict))
     segments: dict[tuple[str, float], Row] = field(default_factory=lambda: defaultdict(dict))
     dropped_segments: list[tuple[str, float]] = field(default_factory=list)
+    spot_prices: list[Row] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
 
@@ -96,6 +97,7 @@ class Batch:
         _insert(tx, t.instance, self.new_instances.values())
         _insert(tx, t.hold, self.new_holds)
         _insert(tx, t.usage, self.new_usage.values())
+        _insert(tx, t.spot_price, self.spot_prices)
         _update(tx, t.run, {(key,): row for key, row in self.runs.items()}, ("id",))
         _update(tx, t.unit, self.units, ("run_id", "place"))
         _update(tx, t.instance, {(key,): row for key, row in self.instances.items()}, ("id",))
