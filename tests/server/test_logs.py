@@ -165,6 +165,29 @@ def test_a_new_attempt_is_followed(box):
     assert texts(events) == "second try\n"
 
 
+def test_attempts_come_one_after_the_other(box):
+    """Also to a reader who comes later, to one who lost the connection in between, and in short cursors."""
+    run, _ = box.running({"retry": {"on_events": ["error"], "backoff": 0, "max_attempts": 3}})
+    for attempt in (1, 2, 3):
+        name = f"{run}-0-{attempt}-0"
+        while name not in box.engine.specs:
+            threading.Event().wait(0.01)
+        box.engine.say(name, f"one of {attempt}\n")
+        box.engine.say(name, f"two of {attempt}\n")
+        box.engine.finish(name, 0 if attempt == 3 else attempt)
+    box.await_status(run, "succeeded")
+    every = "".join(f"one of {attempt}\ntwo of {attempt}\n" for attempt in (1, 2, 3))
+    reader = box.follow(f"/v1/runs/{run}/logs")
+    read = [(data, reader.cursor) for kind, data in reader if kind == "log"]
+    assert "".join(data["text"] for data, _ in read) == every
+    assert [data["attempt"] for data, _ in read] == [1, 2, 3]
+    assert list(LogPosition.read(read[-1][1], run).offsets) == [LogRef(run, 0, 3, 0)]
+    again = box.follow(f"/v1/runs/{run}/logs?cursor={read[0][1]}").until("end")
+    assert texts(again) == every.removeprefix(read[0][0]["text"])
+    assert texts(box.follow(f"/v1/runs/{run}/logs?attempt=2").until("end")) == "one of 2\ntwo of 2\n"
+    assert texts(box.follow(f"/v1/runs/{run}/logs?tail=1").until("end")) == "two of 3\n"
+
+
 def test_progress_is_told(box):
     run, instance = box.running()
     reader = box.follow(f"/v1/runs/{run}/logs?follow=true")

@@ -29,19 +29,28 @@ def has_several(run: Run) -> bool:
 
 @dataclass(slots=True)
 class LogWriter:
-    """Writes log text; with `prefixed`, whole lines with their source before them. `close` writes what is left."""
+    """Writes log text; with `prefixed`, whole lines with their source before them. `close` writes what is left.
+
+    A line stands between what one attempt wrote and what the next one does.
+    """
 
     out: BinaryIO
     prefixed: bool
     bar: "ProgressBar | None" = None
     _pieces: dict[str, str] = field(default_factory=dict)
+    _attempts: dict[str, int] = field(default_factory=dict)  # by source, whose text came last
+    _whole: bool = True  # the last line is complete
 
     def write(self, piece: LogText) -> None:
+        source, text = phrases.clean(piece.source or f"rank {piece.rank}"), piece.text
+        if self._attempts.setdefault(source, piece.attempt) != piece.attempt:
+            self._attempts[source] = piece.attempt
+            whole = not self._pieces.get(source) if self.prefixed else self._whole
+            text = f"{'' if whole else chr(10)}[cumulo: attempt {piece.attempt}]\n{text}"
         if not self.prefixed:
-            self._emit(piece.text)
+            self._emit(text)
             return
-        source = phrases.clean(piece.source or f"rank {piece.rank}")
-        *lines, rest = (self._pieces.pop(source, "") + piece.text).split("\n")
+        *lines, rest = (self._pieces.pop(source, "") + text).split("\n")
         self._emit("".join(f"[{source}] {line}\n" for line in lines))
         if rest:
             self._pieces[source] = rest
@@ -56,10 +65,11 @@ class LogWriter:
             return
         if self.bar:
             self.bar.clear()
+        self._whole = text.endswith("\n")
         self.out.write(text.encode("utf-8", "replace"))
         self.out.flush()
         if self.bar:
-            self.bar.at_line_start = text.endswith("\n")
+            self.bar.at_line_start = self._whole
             self.bar.draw()
 
 

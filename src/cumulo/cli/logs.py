@@ -14,18 +14,19 @@ from cumulo.domain.quantities import parse_duration
 @click.command("logs")
 @click.argument("run", type=RUN)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
-@click.option("-n", "--tail", type=click.IntRange(min=0), help="Begin with the last so many lines.")
+@click.option("-n", "--tail", type=click.IntRange(min=0), help="Begin with the last so many lines of the last attempt.")
 @click.option("--since", metavar="WHEN", help="Begin at a time (ISO 8601) or so long ago (10m, 2h).")
 @click.option("--unit", type=click.IntRange(min=0), metavar="INDEX", help="Of an array: this index.")
 @click.option("--rank", type=click.IntRange(min=0), help="Of a run on several nodes: this one.")
-@click.option("--attempt", type=click.IntRange(min=1), help="An earlier attempt instead of the last.")
+@click.option("--attempt", type=click.IntRange(min=1), help="This attempt alone.")
 @click.option("--raw", is_flag=True, help="One instance's log byte for byte, even what is not UTF-8.")
 @with_session
 def logs_command(
     session: Session, run: str, follow: bool, tail: int | None, since: str | None,
     unit: int | None, rank: int | None, attempt: int | None, raw: bool,
 ) -> None:  # fmt: skip
-    """Print RUN's log; with -f follow it, across restarts of the server, until the run ends.
+    """Print RUN's log, its attempts one after the other; with -f follow it, across restarts of the server, until the
+    run ends.
 
     With --json, one JSON object a line: {"source", "unit", "attempt", "rank", "text"}.
     """

@@ -123,9 +123,30 @@ class LogStream:
                 left.append(source)
                 continue
             unread[source.unit] -= 1
-            if self._query.spec.array and source.unit_status in _OVER and not unread[source.unit]:
+            if unread[source.unit]:
+                continue
+            if following := self._next_attempt(source):
+                left += following
+                unread[source.unit] = len(following)
+            elif self._query.spec.array and source.unit_status in _OVER:
                 self._finish(source.unit)
         return pieces, bool(left)
+
+    def _next_attempt(self, source: Row[Any]) -> list[Row[Any]]:
+        """What to read of a unit once an attempt has been read: the next attempt, if this one is over and it is there.
+
+        All instances of an attempt have ended before the next one is placed.
+        """
+        unit, attempt = source.unit, source.attempt
+        if self._query.attempt is not None or not any(s.unit == unit and s.attempt > attempt for s in self._sources):
+            return []
+        for ref in [ref for ref in self._at.offsets if ref.unit == unit and ref.attempt <= attempt]:
+            del self._at.offsets[ref]
+        following = min(s.attempt for s in self._sources if s.unit == unit and s.attempt > attempt)
+        for later in self._sources:
+            if later.unit == unit and later.attempt == following:
+                self._at.offsets.setdefault(_ref(self._query.run_id, later), 0)
+        return [later for later in self._wanted() if later.unit == unit]
 
     def _look(self, watch: Watch) -> None:
         now = time.monotonic()
@@ -145,11 +166,15 @@ class LogStream:
             self._begin()
 
     def _begin(self) -> None:
-        """Sets where a first connection starts: in the last attempt of each unit, unless one was named."""
+        """Sets where a first connection starts: with the attempt named, or the last if only its tail is asked for.
+
+        Else with the first of each unit, as far as it goes back in time.
+        """
         query, logs = self._query, self._services.logs
         newest = {source.unit: source.attempt for source in self._sources}
         for source in self._sources:
-            if source.attempt != (query.attempt or newest[source.unit]):
+            begins = query.attempt or (newest[source.unit] if query.tail is not None else source.attempt)
+            if source.attempt != begins:
                 continue
             ref = _ref(query.run_id, source)
             offset = 0
@@ -160,9 +185,9 @@ class LogStream:
             self._at.offsets[ref] = offset
 
     def _wanted(self) -> list[Row[Any]]:
-        """The instances whose logs are still to be read, in the order of the store."""
+        """The instances whose logs are to be read now, in the order of the store: of each unit one attempt."""
         query = self._query
-        return [
+        left = [
             source
             for source in self._sources
             if source.unit not in self._at.done
@@ -170,6 +195,8 @@ class LogStream:
             and (query.attempt is None or source.attempt == query.attempt)
             and source.attempt >= (self._at.first_attempt(source.unit) or 0)
         ]
+        first = {source.unit: source.attempt for source in reversed(left)}
+        return [source for source in left if source.attempt == first[source.unit]]
 
     def _read(self, source: Row[Any]) -> bytes:
         ref = _ref(self._query.run_id, source)

@@ -38,9 +38,11 @@ async def logs(
     services: Serving,
     caller: Auth,
     unit: Annotated[int | None, Query(ge=0, lt=2**53, description="the array index")] = None,
-    attempt: Annotated[int | None, Query(ge=1, lt=2**31, description="the last one if left out")] = None,
+    attempt: Annotated[int | None, Query(ge=1, lt=2**31, description="all, one after the other, if left out")] = None,
     rank: Number = None,
-    tail: Annotated[int | None, Query(ge=0, le=10**9, description="only so many last lines of each log")] = None,
+    tail: Annotated[
+        int | None, Query(ge=0, le=10**9, description="only so many last lines of each log of the last attempt")
+    ] = None,
     since: Annotated[str | None, Query(max_length=64, description="ISO 8601, or seconds ago")] = None,
     follow: bool = False,
     cursor: LogCursor = None,
@@ -49,8 +51,9 @@ async def logs(
     last_event_id: Annotated[str | None, Header(max_length=60_000)] = None,
 ) -> Response:
     """Server-sent events: `log` with text of one instance, `status`, `progress`, and `end` once the run is over and
-    everything was sent. Each carries a cursor to go on from. With `Accept: application/octet-stream`, the bytes of one
-    instance's log from `offset`.
+    everything was sent. Of each unit one attempt comes after the other. Each event carries a cursor to go on from. With
+    `Accept: application/octet-stream`, the bytes of one instance's log from `offset`, of the last attempt if none is
+    named.
     """
     wants_bytes = BYTES in accept
     begin = parse_since("since", since) if since is not None else None
