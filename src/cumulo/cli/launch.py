@@ -42,6 +42,8 @@ _SMALL_UPLOAD = 4 << 20
 @click.option("--work", metavar="TIME", help="How long it runs for its deadline; else learnt from its progress.")
 @click.option("--priority", type=click.IntRange(-100, 100), help="Higher goes first.")
 @click.option("--spot", is_flag=True, help="May be stopped to make room for others; it is queued again.")
+@click.option("--max-price", metavar="USD", help="With --spot: pay that much an hour for a GPU at most.")
+@click.option("--reservation", metavar="NAME", help="Draw on this reservation.")
 @click.option("--after", multiple=True, type=RUN, metavar="RUN", help="Start when this run has succeeded.")
 @click.option("--runtime", type=click.Choice(["process", "sandbox"]), help="Isolation; the best there is if left out.")
 @click.option("--mount", "mounts", multiple=True, metavar="PATH", help="A folder of the node the run sees: /data, ~.")

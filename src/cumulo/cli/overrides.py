@@ -33,6 +33,8 @@ class Overrides:
     mounts: tuple[str, ...] = ()
     project: str | None = None
     spot: bool = False
+    max_price: str | None = None
+    reservation: str | None = None
     dev: bool = False
 
     def over(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,6 +55,7 @@ class Overrides:
         asked = {
             "cpus": self.cpus, "memory": self.memory, "gpu_memory": self.gpu_memory, "sharing": self.sharing,
             "isolation": self.isolation, "use_spot": self.spot or None,
+            "max_price": self.max_price, "reservation": self.reservation,
         }  # fmt: skip
         resources = _mapping(merged.get("resources"))
         resources |= {key: value for key, value in asked.items() if value is not None}

@@ -5,17 +5,16 @@ All of it may be left out. GPU kinds are named as devices are (`A100-80GB`): a q
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from cumulo.catalog.kinds import find, suggest
 from cumulo.domain.quantities import NANO, parse_duration
-from cumulo.wire.fields import CpusMilli, MemoryBytes, Name, Seconds, type_words
+from cumulo.wire.fields import MAX_USD_H, CpusMilli, MemoryBytes, Name, Seconds, type_words
 from cumulo.wire.level import Level, about, sentence_of
 
 _AMOUNTS = ("gpus", "cpus", "memory")
-MOST_USD_H: Final = 10_000
 Count = Annotated[int, Field(ge=0, le=10_000_000, strict=True)]
 
 
@@ -45,8 +44,8 @@ def _prices(data: Any) -> Any:
 
 
 def _nano(key: str, usd: object) -> int:
-    if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 <= usd <= MOST_USD_H:
-        raise about(key, "value_error", f"must be USD per GPU-hour, from 0 to {MOST_USD_H}, not {type_words(usd)}")
+    if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 <= usd <= MAX_USD_H:
+        raise about(key, "value_error", f"must be USD per GPU-hour, from 0 to {MAX_USD_H}, not {type_words(usd)}")
     return round(usd * NANO)
 
 

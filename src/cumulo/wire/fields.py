@@ -11,12 +11,13 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from cumulo.domain.ask import AskError, GpuAsk, parse_gpu_ask
 from cumulo.domain.names import check_name, printable
-from cumulo.domain.quantities import parse_cpus, parse_duration, parse_memory
+from cumulo.domain.quantities import NANO, parse_cpus, parse_duration, parse_memory
 from cumulo.domain.run import MAX_ARRAY, Array
 from cumulo.wire.deadline import read_deadline
 
 MAX_SCRIPT: Final = 256 << 10
 MAX_ENV_VALUE: Final = 64 << 10
+MAX_USD_H: Final = 10_000
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARRAY = re.compile(r"(\d+)-(\d+)(?::(\d+))?(?:%(\d+))?")
 
@@ -90,6 +91,20 @@ def read_memory(value: object) -> int:
     if size > 1 << 50:
         raise ValueError(f"{_shown(value)}: memory must be at most 1024 TB")
     return size
+
+
+def read_price(value: object) -> int:
+    """Nano-USD per hour from USD: `0.8`, `"0.80"`, `"$0.80"`."""
+    wrong = f"{_shown(value)} is not a price; write USD per hour, such as 0.80"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(wrong)
+    try:
+        usd = float(value.strip().removeprefix("$")) if isinstance(value, str) else float(value)
+    except ValueError:
+        raise ValueError(wrong) from None
+    if not 0 < usd <= MAX_USD_H:
+        raise ValueError(f"{_shown(value)}: a price must be more than 0 and at most {MAX_USD_H} USD per hour")
+    return round(usd * NANO)
 
 
 def read_script(value: object) -> str:
@@ -221,6 +236,7 @@ Seconds = Annotated[float, BeforeValidator(read_duration), WithJsonSchema({"type
 DeadlineText = Annotated[str, BeforeValidator(read_deadline), WithJsonSchema({"type": ["string", "number"]})]
 CpusMilli = Annotated[int, BeforeValidator(read_cpus), WithJsonSchema({"type": ["string", "number"]})]
 MemoryBytes = Annotated[int, BeforeValidator(read_memory), WithJsonSchema({"type": ["string", "number"]})]
+Price = Annotated[int, BeforeValidator(read_price), WithJsonSchema({"type": ["string", "number"]})]
 Script = Annotated[
     str,
     BeforeValidator(read_script),

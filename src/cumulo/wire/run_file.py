@@ -15,7 +15,7 @@ from pydantic.config import JsonDict
 from cumulo.domain.ask import Ask, parse_gpu_ask
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.names import name_from
-from cumulo.domain.run import DEFAULT_GRACE_S, FileMount, PurchaseOption, Retry, RunKind, RunSpec
+from cumulo.domain.run import DEFAULT_GRACE_S, FileMount, Retry, RunKind, RunSpec
 from cumulo.domain.sharing import Isolation, SharingMode
 from cumulo.wire.deadline import deadline_at
 from cumulo.wire.fields import (
@@ -28,6 +28,7 @@ from cumulo.wire.fields import (
     Mounts,
     Name,
     Pattern,
+    Price,
     RunNames,
     Script,
     Seconds,
@@ -36,6 +37,7 @@ from cumulo.wire.fields import (
 )
 from cumulo.wire.gpu_ask import ISOLATION, Contradiction, complete
 from cumulo.wire.level import Level, sentence_of
+from cumulo.wire.purchase import Bought, bought
 from cumulo.wire.uploads import FileMounts, Upload, UploadField
 
 MAX_NODES: Final = 10_000
@@ -83,6 +85,14 @@ class ResourcesFile(Level):
         default="any", description="hard: only a GPU or a MIG slice of its own, in a sandbox"
     )
     use_spot: bool = Field(default=False, description="may be preempted; then it is queued again")
+    max_price: Price | None = Field(
+        default=None,
+        description="what a spot run pays for a GPU at most, in USD per hour; whatever it costs if left out",
+    )
+    purchase: Literal["on-demand", "spot", "reserved"] | None = Field(
+        default=None, description="how its GPUs are bought; reserved draws on any reservation of the project"
+    )
+    reservation: Name | None = Field(default=None, description="the reservation that it draws on, by name or id")
     region: Name | None = Field(default=None, description="where; this cloud's own machine is the region `local`")
 
 
@@ -211,6 +221,7 @@ class _Reading:
         if file.array and kind is RunKind.DEV:
             raise _refused(("array",), "a dev run is one server; it can't be an array")
         self.check_deadline()
+        bought = self.bought()
         return RunSpec(
             name=file.name or name_from((file.run or "dev").strip().split("\n")[0][:60]),
             kind=kind,
@@ -231,7 +242,9 @@ class _Reading:
             retry=self.retry(),
             deadline_at=deadline_at(file.deadline, self.now) if file.deadline else None,
             work_s=file.work,
-            purchase=PurchaseOption.SPOT if file.resources.use_spot else PurchaseOption.ON_DEMAND,
+            purchase=bought.option,
+            max_price_nano_h=bought.max_price_nano_h,
+            reservation=bought.reservation,
             migratable=file.migratable,
             progress_regex=file.progress,
             project=file.project,
@@ -282,6 +295,20 @@ class _Reading:
             FileMount(target=target, manifest=self.digest(("file_mounts", target), upload))
             for target, upload in self.file.file_mounts.items()
         )
+
+    def bought(self) -> Bought:
+        resources = self.file.resources
+        try:
+            return bought(
+                purchase=resources.purchase,
+                use_spot=resources.use_spot,
+                max_price=resources.max_price,
+                reservation=resources.reservation,
+                gpus=bool(self.file.gpu or resources.accelerators or resources.gpu_memory),
+                deadline=self.file.deadline is not None,
+            )
+        except Contradiction as error:
+            raise _refused(error.path, error.message) from None
 
     def check_deadline(self) -> None:
         """What contradicts a deadline, which needs an end to come and a choice of how to buy."""
