@@ -10,9 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cumulo import job
 from cumulo.job import Job
+from cumulo.market import checkpoint
+from cumulo.market.hazards import Rates
 
 SOURCE = Path(job.__file__)
 
@@ -143,6 +147,28 @@ def test_the_interval_is_youngs_by_the_hazard_at_this_age():
     assert job.interval(20.0, 599.0, table) == pytest.approx(200.0)
     assert job.interval(20.0, 600.0, table) == pytest.approx(632.4555)
     assert job.interval(30.0, 0.0) == pytest.approx((60 * 86400) ** 0.5)
+
+
+RATES = st.lists(st.tuples(st.floats(1.0, 1e6), st.floats(0.0, 1.0)), max_size=9, unique_by=lambda each: each[0]).map(
+    lambda rest: ((0.0, 1e-4), *sorted(rest))
+)
+
+
+@given(RATES, st.floats(0.001, 1e4), st.floats(0.0, 2e6))
+def test_it_is_the_rule_that_the_market_reckons_with(table, cost_s, age_s):
+    lost = Rates(*zip(*table, strict=True))
+    assert job.interval(cost_s, age_s, table) == checkpoint.interval(cost_s=cost_s, age_s=age_s, lost=lost)
+    due = checkpoint.next_checkpoint(cost_s=cost_s, age_s=age_s, lost=lost)
+    assert due >= job.interval(cost_s, age_s + due, table) * (1 - 1e-9)
+    for part in (0.0, 0.5, 0.99):
+        assert due * part < job.interval(cost_s, age_s + due * part, table)
+
+
+def test_what_is_not_known_is_taken_for_the_same():
+    text = checkpoint.__doc__
+    assert (job.FIRST_COST_S, job.USUAL_HAZARD) == (10.0, 1 / 86400)
+    assert "taken to be 10 s" in text
+    assert "one loss a day" in text
 
 
 def test_a_save_is_due_by_what_saves_cost(make, clock):

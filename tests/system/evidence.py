@@ -156,8 +156,8 @@ def all_is_well(cloud: Cloud, sent: list[Sent], cancelled: set[str]) -> dict[str
         _as_observed(cloud, life, by_id[life.instance], by_run[by_id[life.instance]["run_id"]])
     for row in found:
         _metered(cloud, row, usage.get(row["id"]))
-    _one_at_a_time([(device, life.begin, life.last, life.instance) for life in told for device in life.devices])
-    _one_at_a_time(
+    one_at_a_time([(device, life.begin, life.last, life.instance) for life in told for device in life.devices])
+    one_at_a_time(
         [(device, row["started_at"], row["ended_at"], row["id"])
          for row in found if row["started_at"] for device in row["devices"].split(",") if device]
     )  # fmt: skip
@@ -216,7 +216,7 @@ def _metered(cloud: Cloud, row: Row, segment: Row | None) -> None:
     assert (row["started_at"], row["ended_at"]) == (record.started_at, record.ended_at), row
 
 
-def _one_at_a_time(spans: list[tuple[str, float, float, str]]) -> None:
+def one_at_a_time(spans: list[tuple[str, float, float, str]]) -> None:
     """No device is with two instances at the same time."""
     before: dict[str, tuple[float, str]] = {}
     for device, begin, end, name in sorted(spans):
