@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from cumulo.client.answers.runs import Instance, Progress, Run
+from cumulo.client.answers.runs import Deadline, Instance, Progress, Run
 from cumulo.domain.names import printable
 from cumulo.domain.quantities import format_duration
 
@@ -66,6 +66,26 @@ def expected(at: datetime, earliest: datetime | None, latest: datetime | None, *
     if latest is None:
         return f"not before {clock(earliest)}, {told}"
     return f"between {clock(earliest)} and {clock(latest)}, {told}"
+
+
+def deadline(given: Deadline, *, since: datetime) -> str:
+    """`18:00:00 (in 6h 12m): runs on spot: 1h 50m of slack left; on-demand from 13:40:00 at the latest`."""
+    parts = [f"{when(given.at, since=since)}" + (f": {clean(given.text)}" if given.text else "")]
+    if given.on_demand_at is not None and given.feasible:
+        parts.append(f"on-demand from {clock(given.on_demand_at)} at the latest")
+    if given.done_at is not None and not given.feasible:
+        parts.append(f"earliest {clock(given.done_at)}")
+    if given.expected_cost_usd is not None:
+        only = usd(given.on_demand_cost_usd)
+        parts.append(f"expected cost {usd(given.expected_cost_usd)} (on-demand only {only})")
+    return "; ".join(parts)
+
+
+def work(given: Deadline) -> str:
+    """`3h 10m of 12h 00m left`; "" where nobody knows."""
+    if given.work_s is None or given.work_left_s is None:
+        return ""
+    return f"{format_duration(given.work_left_s)} of {format_duration(given.work_s)} left"
 
 
 def usd(text: str | float | None) -> str:

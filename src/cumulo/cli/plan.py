@@ -19,6 +19,8 @@ def text(plan: Plan, drafted: Draft) -> str:
         ("where", where(plan)),
         ("start", start(plan)),
         ("price", price(plan)),
+        ("deadline", phrases.deadline(plan.deadline, since=phrases.now()) if plan.deadline else ""),
+        ("work", format_duration(plan.deadline.work_s) if plan.deadline and plan.deadline.work_s else ""),
         ("files", files(drafted)),
         ("runtime", clean(plan.runtime or "")),
         ("limit", f"each attempt at most {format_duration(plan.max_duration_s)}" if plan.max_duration_s else ""),

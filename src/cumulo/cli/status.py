@@ -97,6 +97,8 @@ def details(run: Run) -> str:
         ("priority", str(run.priority) if run.priority else ""),
         ("user", f"{clean(run.account)}, project {clean(run.project)}"),
         ("accepted", phrases.when(run.accepted_at, since=since)),
+        ("deadline", phrases.deadline(run.deadline, since=since) if run.deadline else ""),
+        ("work", phrases.work(run.deadline) if run.deadline else ""),
         ("placed", phrases.when(run.placed_at, since=since) if run.placed_at else ""),
         ("started", phrases.when(run.started_at, since=since) if run.started_at else ""),
         ("ended", phrases.when(run.ended_at, since=since) if run.ended_at else ""),

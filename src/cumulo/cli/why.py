@@ -30,6 +30,9 @@ def text(why: Why) -> str:
     parts = [styled(clean(why.summary), "bold")]
     if why.last_attempt:
         parts.append(f"Before: {clean(why.last_attempt)}")
+    if why.deadline:
+        told = f"Deadline {phrases.deadline(why.deadline, since=phrases.now())}"
+        parts.append(told if why.deadline.feasible else styled(told, "yellow"))
     if len(why.nodes) > _MOST:  # else the list below says it all
         parts.append("\n".join(f"  {clean(count.text)}" for count in why.counts))
     if len(why.nodes) > 1:

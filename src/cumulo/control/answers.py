@@ -16,6 +16,26 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """How a run stands to its deadline. Times are epoch seconds; None where that can't be told.
+
+    `choice` is what it does now (`wait`, `spot`, `on-demand`; "" while that is not decided) and `text` why. On-demand
+    begins at `on_demand_at` at the latest, and it is done at `done_at` at the earliest. Costs are of the whole run.
+    """
+
+    at: float
+    choice: str = ""
+    text: str = ""
+    feasible: bool = True
+    work_s: float | None = None
+    work_left_s: float | None = None
+    on_demand_at: float | None = None
+    done_at: float | None = None
+    expected_cost_nano: int | None = None
+    on_demand_cost_nano: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What would happen if the run were submitted now."""
 
@@ -37,6 +57,7 @@ class Plan:
     expected_from: float | None = None
     expected_to: float | None = None
     expected_text: str = ""
+    deadline: Deadline | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +109,7 @@ class Why:
     expected_to: float | None = None
     expected_text: str = ""
     suggestion: Change | None = None
+    deadline: Deadline | None = None
     last_attempt: str = ""  # what became of it, in a sentence
     ended: str | None = None
     last_log_lines: tuple[str, ...] = ()

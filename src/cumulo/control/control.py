@@ -3,16 +3,18 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cumulo.control import explain, listing, offering, planning
 from cumulo.control.absence import Leak
-from cumulo.control.answers import Offer, Plan, QueueRow, Why
+from cumulo.control.answers import Deadline, Offer, Plan, QueueRow, Why
 from cumulo.control.deadlines import Deadlines
+from cumulo.control.deadlines_told import check_deadline, deadline_of, told_of
 from cumulo.control.deciding import beyond_quota
 from cumulo.control.driver import EngineDriver
 from cumulo.control.hazards import shipped_priors
-from cumulo.control.live import LiveInstance, Picture
+from cumulo.control.live import Charted, LiveInstance, Picture
 from cumulo.control.loop import ControlLoop
 from cumulo.control.rates import Rates
 from cumulo.control.requests import Inbox
@@ -112,10 +114,12 @@ class Control:
     ) -> tuple[str, bool]:
         """Accepts a run: (its id, whether it is new). Once this returns the run is in the store.
 
-        Raises CumuloError: unknown_gpu; unless `queue`, quota_exceeded, unsatisfiable; what `submitting.accept` raises.
+        Raises CumuloError: unknown_gpu, invalid_run_file (its deadline); unless `queue`, quota_exceeded, unsatisfiable;
+        what `submitting.accept` raises.
         """
         if before := replayed(self._db, account=account, key=idempotency_key, fingerprint=fingerprint):
             return before, False
+        check_deadline(spec, self._clock())
         self._check(spec, queue)
         try:
             run_id, new = accept(
@@ -147,11 +151,21 @@ class Control:
         raise CumuloError("unsatisfiable", f"no node here can ever take it: {why.summary()}", hint=hint)
 
     def plan(self, spec: RunSpec, *, account: str) -> Plan:
-        """What would happen if it were submitted now. Raises CumuloError `unknown_gpu`."""
+        """What would happen if it were submitted now. Raises CumuloError `unknown_gpu`, `invalid_run_file`."""
         del account  # quotas will want it
+        check_deadline(spec, self._clock())
         self._wait_ready()
-        found: Plan = self._ask(lambda seen: planning.plan(seen, spec, self._rates, self._clock()))
-        return found
+
+        def ask(seen: Picture) -> tuple[Plan, Callable[[], Charted] | None]:
+            now = self._clock()
+            course = self.loop.deadlines.prospect(seen, spec, self._rates, now) if spec.deadline_at else None
+            return planning.plan(seen, spec, self._rates, now), course
+
+        asked: tuple[Plan, Callable[[], Charted] | None] = self._ask(ask)
+        found, course = asked
+        if course is None or spec.deadline_at is None:
+            return found
+        return replace(found, deadline=told_of(course(), spec.deadline_at, spent_nano=0))
 
     def want(self, run_id: str, wanted: str, *, grace_s: float | None = None, unit: int | None = None) -> None:
         """Makes a run want to be `running`, `stopped` or `cancelled`; with `unit` (an array index) only that one.
@@ -171,6 +185,16 @@ class Control:
 
         live: Why | None = self._ask(ask)
         return live or self._why_ended(run_id)
+
+    def deadline(self, run_id: str) -> Deadline | None:
+        """How a run that is not over stands to its deadline; None if it has none."""
+
+        def ask(seen: Picture) -> Deadline | None:
+            run = seen.runs.get(run_id)
+            return deadline_of(run) if run else None
+
+        found: Deadline | None = self._ask(ask)
+        return found
 
     def _why_ended(self, run_id: str) -> Why:
         with self._db.read() as tx:

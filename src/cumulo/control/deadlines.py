@@ -5,7 +5,7 @@ long a start takes), and what follows (how a unit stands in the queue, or is bou
 The store knows as what a unit is bought and what it saved; everything else is worked out anew after a restart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -22,7 +22,7 @@ from cumulo.control.live import FRESH, Charted, LiveInstance, LiveRun, LiveUnit,
 from cumulo.control.moves import tell
 from cumulo.control.rates import Rates
 from cumulo.domain.quantities import format_duration
-from cumulo.domain.run import PurchaseOption
+from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.market.course import Course, Standing, chart, unknown_work
 from cumulo.market.deadline import Choice
 from cumulo.market.hazards import Priors
@@ -36,6 +36,8 @@ REACT_S: Final = 3.0
 # A unit is charted so often until its deadline, within these bounds; and at once when something happens to it.
 OFTEN: Final = 2000
 PAUSES_S: Final = (0.4, 30.0)
+# What runs on-demand goes back to spot for a fiftieth of the time that is left, within these bounds, or not at all.
+MOMENTS_S: Final = (5.0, 60.0)
 # How often it is asked when on-demand room would be there: that takes a pass over the queue.
 ROOM_EVERY_S: Final = 15.0
 # A pool in which spot was never taken from anybody has been calm for as long as is worth telling.
@@ -114,6 +116,21 @@ class Deadlines:
         """How likely spot is to be lost where it runs: what a run needs to time its checkpoints."""
         return self.history.hazards(pool_of(instance)).steps()
 
+    def prospect(self, seen: Picture, spec: RunSpec, rates: Rates, now: float) -> Callable[[], Charted]:
+        """What would be decided for a run if it were submitted now: to be worked out on the caller's own thread."""
+        run = facts.new_run("~", spec, now)
+        where, left_s = facts.pool(seen, spec.ask), _deadline(run) - now
+        price = facts.on_demand_price(seen, rates, spec.ask, where)
+        work = work_of(run, None, saved=Saved(), pace=Pace(), now=now)
+        if work is None:
+            course = _unknown(Choice.WAIT, left_s)
+            return lambda: Charted(course, now, None, None, price)
+        standing = self._standing(seen, run, FRESH, Track(Pace()), work, now, react_s=REACT_S + _pause(left_s))
+        need, hazards = self.need(standing, 0.0, where, rates), self.history.hazards(where)
+        return lambda: Charted(
+            chart(standing, self.policies.now(need, hazards)), now, work.total_s, standing.work_left_s, price
+        )
+
     # ---- a step -----------------------------------------------------------------------------------------------------
 
     def steer(self, seen: Picture, batch: Batch, rates: Rates, now: float) -> bool:
@@ -169,7 +186,7 @@ class Deadlines:
         self, seen: Picture, batch: Batch, run: LiveRun, place: int, track: Track, rates: Rates, now: float
     ) -> Course:
         unit, left_s = run.units.get(place), _deadline(run) - now
-        pause_s = min(PAUSES_S[1], max(PAUSES_S[0], left_s / OFTEN))
+        pause_s = _pause(left_s)
         track.due = now + pause_s
         on = facts.runs_on(unit)
         if on is not Choice.WAIT and unit is not None:
@@ -177,8 +194,7 @@ class Deadlines:
         work = work_of(run, unit, saved=track.saved, pace=track.pace, now=now)
         where = facts.pool(seen, run.spec.ask, unit)
         if work is None:
-            why = unknown_work(on)
-            course = Course(choice=Choice.ON_DEMAND, why=why, slack_s=0.0, earliest_s=0.0, feasible=left_s > 0)
+            course = _unknown(on, left_s)
         else:
             standing = self._standing(seen, run, place, track, work, now, react_s=REACT_S + pause_s)
             need = self.need(standing, track.redo_s, where, rates)
@@ -229,7 +245,7 @@ class Deadlines:
         if unit.purchase is not first.purchase:
             unit.purchase = first.purchase
             batch.unit(run.id, place, purchase=str(first.purchase))
-        if course.choice is not Choice.WAIT and option is not first.purchase and _may_switch(track, course, now):
+        if course.choice is not Choice.WAIT and option is not first.purchase and _may_switch(run, track, course, now):
             buy_as(seen, batch, run, unit, option, rates, now)
             track.bought_at, track.stands = now, _stands(run, place)
             tell(batch, run, SWITCHED, f"{run.spec.name} goes on as {option}: {_reason(course)}", now, first)
@@ -326,6 +342,15 @@ class Deadlines:
         )
 
 
+def _pause(left_s: float) -> float:
+    return min(PAUSES_S[1], max(PAUSES_S[0], left_s / OFTEN))
+
+
+def _unknown(on: Choice, left_s: float) -> Course:
+    """Of a run of which nobody knows how long it takes: on-demand is all that is sure."""
+    return Course(choice=Choice.ON_DEMAND, why=unknown_work(on), slack_s=0.0, earliest_s=0.0, feasible=left_s > 0)
+
+
 def _deadline(run: LiveRun) -> float:
     assert run.spec.deadline_at is not None  # noqa: S101 (only such runs are steered)
     return run.spec.deadline_at
@@ -355,9 +380,9 @@ def _reason(course: Course) -> str:
     return course.why.partition(": ")[2] or course.why
 
 
-def _may_switch(track: Track, course: Course, now: float) -> bool:
+def _may_switch(run: LiveRun, track: Track, course: Course, now: float) -> bool:
     """Whether it may be bought otherwise again: on-demand at once, spot only if that is for more than a moment."""
     if course.choice is Choice.ON_DEMAND:
         return True
-    rest_s = min(max(60.0, 3 * (track.start_s or 0.0)), course.slack_s / 4)
-    return rest_s > 0 and (track.bought_at is None or now - track.bought_at >= rest_s)
+    moment_s = min(MOMENTS_S[1], max(MOMENTS_S[0], (_deadline(run) - now) / 50))
+    return course.slack_s >= moment_s and (track.bought_at is None or now - track.bought_at >= moment_s)

@@ -13,6 +13,7 @@ from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture
 from cumulo.control.rates import Rates
 from cumulo.control.yielding import makes_room
 from cumulo.domain.ask import Ask
+from cumulo.domain.lifecycle import RunStatus
 from cumulo.domain.quantities import NANO
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.market.deadline import Choice
@@ -122,3 +123,23 @@ def waiting_of(run: LiveRun, place: int) -> Waiting:
     """A unit as it would stand in the queue."""
     unit = run.units.get(place)
     return run.waits_as(place if unit else run.units_started, (unit.attempts if unit else 0) + 1)
+
+
+def new_run(run_id: str, spec: RunSpec, now: float) -> LiveRun:
+    """A run as it is when it is accepted."""
+    return LiveRun(
+        id=run_id,
+        spec=spec,
+        account="",
+        unix_uid=None,
+        status=RunStatus.QUEUED,
+        wanted="running",
+        accepted_at=now,
+        waits_for=set(),
+        units_started=0,
+        attempts=0,
+        placed_at=None,
+        started_at=None,
+        cost_nano=0,
+        rental_nano=0,
+    )

@@ -3,19 +3,17 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import islice, takewhile
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from cumulo.catalog.kinds import resolve
-from cumulo.catalog.kinds import suggest as suggest_kinds
+from cumulo.catalog.kinds import resolve, unknown_gpu
 from cumulo.control.answers import Ahead, Change, Count, NodeAnswer, Why
 from cumulo.control.attempts import past_text
+from cumulo.control.deadlines_told import deadline_of
 from cumulo.control.deciding import decide, decider, in_turn
 from cumulo.control.live import LiveRun, Picture
 from cumulo.control.yielding import PREEMPTION, makes_room, yields_to
 from cumulo.domain.ask import GpuAsk
-from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import RunStatus
-from cumulo.domain.names import printable
 from cumulo.domain.quantities import format_duration
 from cumulo.domain.sharing import WHOLE_MILLI, Slice
 from cumulo.placement.explain import Reasons, explain
@@ -24,6 +22,8 @@ from cumulo.placement.refuse import Constraint
 from cumulo.placement.suggest import Suggestion, suggest
 from cumulo.placement.world import Waiting, World
 
+# What binds a unit that leaves alone the spot there is.
+DEADLINE: Final = "deadline"
 # How many of the runs ahead are told by name, and how far the queue is played forward for an estimate.
 MOST_AHEAD = 20
 MOST_QUEUED = 2000
@@ -37,11 +37,8 @@ def waiting_units(seen: Picture, now: float) -> list[Waiting]:
 def check_gpu_names(gpu: GpuAsk | None, world: World) -> None:
     """Raises CumuloError `unknown_gpu` for a name that neither the catalogue nor this cloud knows."""
     for name in gpu.names if gpu else ():
-        if resolve(name, present=world.models()):
-            continue
-        close = suggest_kinds(name)
-        hint = f"did you mean {' or '.join(close)}?" if close else "see `cumulo offers` for what is there"
-        raise CumuloError("unknown_gpu", f"no GPU is called {printable(name)!r}", hint=hint)
+        if not resolve(name, present=world.models()):
+            raise unknown_gpu(name)
 
 
 class Explained(NamedTuple):
@@ -87,6 +84,7 @@ def why_waiting(seen: Picture, run: LiveRun, now: float) -> Why:
     return replace(
         _why_now(seen, run, now),
         last_attempt=past_text(unit.past, names, now) if unit else "",
+        deadline=deadline_of(run),
     )
 
 
@@ -102,6 +100,8 @@ def _why_now(seen: Picture, run: LiveRun, now: float) -> Why:
         return _plain(run, text, binding="leak")
     if mine:
         return _why_unplaced(seen, run, mine[0], now)
+    if run.held:
+        return _plain(run, f"it {run.charted[min(run.held)].course.why}", binding=DEADLINE)
     later = [unit.not_before for unit in run.units.values() if not unit.instances and unit.not_before]
     if later and not any(unit.instances for unit in run.units.values()):
         left = format_duration(min(later) - now)

@@ -33,7 +33,7 @@ def queue_rows(seen: Picture, now: float) -> tuple[QueueRow, ...]:
                 )
             rows[run.id] = _queue_row(len(rows) + 1, run, text, room.by if room else expected.get(run.id))
     for run in seen.runs.values():
-        not_yet = run.waits_for or run.status is RunStatus.RECOVERING
+        not_yet = run.waits_for or run.held or run.status is RunStatus.RECOVERING
         if not_yet and run.id not in rows and run.wanted == "running":
             rows[run.id] = _queue_row(len(rows) + 1, run, why_waiting(seen, run, now).summary, None)
     return tuple(rows.values())

@@ -16,6 +16,7 @@ from cumulo.control.rules import DEFAULT_HALF_LIFE_S, Rules
 from cumulo.domain.instance import ObservedInstance
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.progress import Progress
+from cumulo.domain.reservation import Reservation
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.domain.sharing import Slice, device_uuids
 from cumulo.market.course import Course
@@ -220,26 +221,6 @@ class LiveRun:
         return (unit and unit.purchase) or self.first_purchase or self.spec.purchase
 
 
-def new_run(run_id: str, spec: RunSpec, now: float) -> LiveRun:
-    """A run as it is when it is accepted."""
-    return LiveRun(
-        id=run_id,
-        spec=spec,
-        account="",
-        unix_uid=None,
-        status=RunStatus.QUEUED,
-        wanted="running",
-        accepted_at=now,
-        waits_for=set(),
-        units_started=0,
-        attempts=0,
-        placed_at=None,
-        started_at=None,
-        cost_nano=0,
-        rental_nano=0,
-    )
-
-
 @dataclass(slots=True, kw_only=True)
 class Picture:
     """Everything that is not over.
@@ -256,6 +237,7 @@ class Picture:
     rules: Rules = field(default_factory=Rules, compare=False)
     learning: Learning = field(default_factory=Learning, compare=False)
     ledger: Ledger = field(default_factory=lambda: Ledger(DEFAULT_HALF_LIFE_S), compare=False)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
     prices: SpotPrices = field(default_factory=SpotPrices, compare=False)
 
     def waiting(self, now: float, most: int) -> list[Waiting]:

@@ -79,8 +79,8 @@ class Course:
     """What a job does until the next decision, and why in words.
 
     `slack_s` is for how long spot or waiting may go on; `earliest_s` how soon it can be done on on-demand. Not
-    `feasible`: it can't be done in time any more. It `holds_off` where it leaves alone the spot that is there. `cost` is what is expected to the end, in the policy's unit; None
-    where it was not reckoned.
+    `feasible`: it can't be done in time any more. It `holds_off` where it leaves alone the spot that is there. `cost`
+    is what is expected to the end, in the policy's unit; None where it was not reckoned.
     """
 
     choice: Choice

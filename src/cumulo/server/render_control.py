@@ -4,10 +4,10 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from cumulo.control.answers import Offer, Plan, QueueRow, Why
+from cumulo.control.answers import Deadline, Offer, Plan, QueueRow, Why
 from cumulo.domain.node import DeviceReading, InstanceReading
 from cumulo.domain.quantities import NANO
-from cumulo.server.render import gib, holders, time_of
+from cumulo.server.render import gib, holders, time_of, usd
 
 
 def usd_h(nano: int | None) -> float | None:
@@ -44,6 +44,26 @@ def plan(one: Plan) -> dict[str, Any]:
         "expected_earliest": time_of(one.expected_from),
         "expected_latest": time_of(one.expected_to),
         "expected_text": one.expected_text,
+        "deadline": deadline(one.deadline),
+    }
+
+
+def deadline(one: Deadline | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    costs = (one.expected_cost_nano, one.on_demand_cost_nano)
+    expected, alone = (None if nano is None else usd(nano) for nano in costs)
+    return {
+        "at": time_of(one.at),
+        "choice": one.choice,
+        "text": one.text,
+        "feasible": one.feasible,
+        "work_s": one.work_s,
+        "work_left_s": one.work_left_s,
+        "on_demand_at": time_of(one.on_demand_at),
+        "done_at": time_of(one.done_at),
+        "expected_cost_usd": expected,
+        "on_demand_cost_usd": alone,
     }
 
 
@@ -66,6 +86,7 @@ def why(one: Why) -> dict[str, Any]:
         }
         if waits
         else None,
+        "deadline": deadline(one.deadline),
         "suggestion": {"text": change.text, "change": dict(change.change)} if change else None,
         "last_attempt": one.last_attempt,
         "ended": {"text": one.ended, "last_log_lines": list(one.last_log_lines)} if one.ended is not None else None,

@@ -98,16 +98,6 @@ def ended_attempts(tx: Connection, most: int) -> Sequence[RowMapping]:
     return tx.execute(query.order_by(t.instance.c.ended_at.desc()).limit(most)).mappings().all()[::-1]
 
 
-def nodes(tx: Connection) -> Sequence[RowMapping]:
-    return tx.execute(select(t.node).order_by(t.node.c.id)).mappings().all()
-
-
-def devices(tx: Connection) -> Sequence[RowMapping]:
-    """Devices that are there, by node and place."""
-    query = select(t.device).where(t.device.c.place != OUT_OF_SIGHT)
-    return tx.execute(query.order_by(t.device.c.node_id, t.device.c.place)).mappings().all()
-
-
 def spot_attempts(tx: Connection, most: int) -> Sequence[RowMapping]:
     """The latest attempts: as what they were bought, for how long, and why they ended; in the order of placement."""
     columns = ("run_id", "unit", "attempt", "region", "device_model", "purchase", "reason")
@@ -129,6 +119,16 @@ def told(tx: Connection, runs: Collection[str], kinds: Collection[str]) -> Seque
     query = select(t.event.c.run_id, t.event.c.kind).distinct()
     rows = tx.execute(query.where(t.event.c.run_id.in_(list(runs)), t.event.c.kind.in_(list(kinds))))
     return [(row[0], row[1]) for row in rows]
+
+
+def nodes(tx: Connection) -> Sequence[RowMapping]:
+    return tx.execute(select(t.node).order_by(t.node.c.id)).mappings().all()
+
+
+def devices(tx: Connection) -> Sequence[RowMapping]:
+    """Devices that are there, by node and place."""
+    query = select(t.device).where(t.device.c.place != OUT_OF_SIGHT)
+    return tx.execute(query.order_by(t.device.c.node_id, t.device.c.place)).mappings().all()
 
 
 def holds(tx: Connection) -> Sequence[RowMapping]:

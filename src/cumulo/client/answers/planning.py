@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from cumulo.client.answers.runs import Deadline
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
@@ -38,6 +40,7 @@ class Plan:
     expected_start: datetime | None = None
     expected_earliest: datetime | None = None
     expected_latest: datetime | None = None
+    deadline: Deadline | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,7 @@ class Why:
     ahead: tuple[Ahead, ...] = ()
     expected_start: ExpectedStart | None = None
     suggestion: Suggestion | None = None
+    deadline: Deadline | None = None
     last_attempt: str = ""
     ended: EndedWhy | None = None
 

@@ -48,6 +48,22 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """How a run stands to its deadline: what it does now (`choice`) and why (`text`); costs are of the whole run."""
+
+    at: datetime
+    choice: str = ""
+    text: str = ""
+    feasible: bool = True
+    work_s: float | None = None
+    work_left_s: float | None = None
+    on_demand_at: datetime | None = None
+    done_at: datetime | None = None
+    expected_cost_usd: str | None = None
+    on_demand_cost_usd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run. In lists `spec` and `instances` are empty; asking for one run fills them (newest 100 instances)."""
 
@@ -79,6 +95,7 @@ class Run:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     spec: dict[str, Any] = field(default_factory=dict)
+    deadline: Deadline | None = None
     instances: tuple[Instance, ...] = ()
 
     @property

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
+from sqlalchemy import Row
 from starlette.responses import Response
 
+from cumulo.control.answers import Deadline
+from cumulo.control.deadlines_told import over
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import TERMINAL, RunStatus
-from cumulo.domain.run import RunKind
+from cumulo.domain.run import RunKind, RunSpec
 from cumulo.server import access, render, render_control
 from cumulo.server.auth import Auth
 from cumulo.server.paging import Cursor, Limit, cursor_of, key_of
@@ -191,8 +194,22 @@ def _whole(services: Services, caller: Caller, run: str) -> dict[str, Any]:
     return {
         **render.run_row(row),
         "spec": render.spec_summary(spec) if access.is_own(row, caller) else None,
+        "deadline": _deadline(services, row, spec),
         "instances": [render.instance(one, spec) for one in instances],
     }
+
+
+def _deadline(services: Services, row: Row[Any], spec: RunSpec) -> dict[str, Any] | None:
+    """How it stands to its deadline, as the control loop says; without that when the loop does not answer."""
+    if spec.deadline_at is None:
+        return None
+    if row.status in TERMINAL:
+        return render_control.deadline(over(spec.deadline_at, row.status, row.ended_at))
+    try:
+        told = services.control.deadline(row.id)
+    except CumuloError:
+        told = None
+    return render_control.deadline(told or Deadline(at=spec.deadline_at, work_s=spec.work_s))
 
 
 def _fingerprint(body: api.Submission) -> str:

@@ -27,6 +27,24 @@ class Choice(Model):
     free: int
 
 
+class Deadline(Model):
+    """How a run stands to its deadline. `choice` (wait, spot, on-demand) is what it does now and `text` why.
+
+    On-demand begins at `on_demand_at` at the latest, `done_at` is the earliest end; costs are of the whole run.
+    """
+
+    at: datetime
+    choice: str
+    text: str
+    feasible: bool
+    work_s: float | None
+    work_left_s: float | None
+    on_demand_at: datetime | None
+    done_at: datetime | None
+    expected_cost_usd: Decimal | None
+    on_demand_cost_usd: Decimal | None
+
+
 class Plan(Model):
     """What would happen if the run were submitted now."""
 
@@ -48,6 +66,7 @@ class Plan(Model):
     expected_earliest: datetime | None
     expected_latest: datetime | None
     expected_text: str
+    deadline: Deadline | None
 
 
 class Progress(Model):
@@ -147,6 +166,7 @@ class Run(RunRow):
     """One run. `spec` is told to its owner and to admins; `instances` are the newest hundred."""
 
     spec: SpecSummary | None
+    deadline: Deadline | None
     instances: list[Instance]
 
 
@@ -223,6 +243,7 @@ class Why(Model):
     ahead: list[Ahead]
     expected_start: ExpectedStart | None
     suggestion: Suggestion | None
+    deadline: Deadline | None
     last_attempt: str
     ended: EndedWhy | None
 
