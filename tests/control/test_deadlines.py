@@ -14,6 +14,7 @@ from sqlalchemy.event import listen
 from cumulo.control.deadlines_policies import Policies
 from cumulo.control.live import FRESH
 from cumulo.control.moves import stop_instance
+from cumulo.control.prices import Pool
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import EndReason
 from cumulo.domain.run import PurchaseOption
@@ -258,7 +259,7 @@ def test_spot_instances_are_told_how_likely_spot_is_lost(cloud):
     cloud.go()
     [mine], [plain] = cloud.instances_of(run_id), cloud.instances_of(other)
     hazard = cloud.engine.spec(mine).hazard
-    assert hazard == cloud.loop.deadlines.history.hazards(("local", "A100-80GB")).steps()
+    assert hazard == cloud.loop.deadlines.history.hazards(Pool("local", "A100-80GB")).steps()
     assert hazard[0][0] == 0.0
     assert cloud.engine.spec(plain).hazard == ()
 

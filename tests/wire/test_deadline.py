@@ -85,6 +85,8 @@ def test_what_is_read_keeps_its_meaning(seconds, accepted_at):
         ({"deadline": "2h", "work": 0}, "work: Input should be greater than 0"),
         ({"deadline": "2h", "kind": "dev"}, "deadline: a dev run stays until it is stopped"),
         ({"deadline": "2h", "resources": {"use_spot": True}}, "resources.use_spot: a deadline chooses between spot"),
+        ({"deadline": "2h", "gpu": 1, "resources": {"max_price": 1}}, "resources.max_price: a deadline takes spot"),
+        ({"deadline": "2h", "gpu": 1, "resources": {"reservation": "r"}}, "a deadline chooses between spot"),
         ({"deadline": "9h", "work": "2h", "max_duration": "1h"}, "work: takes longer than max_duration lets"),
     ],
 )

@@ -17,9 +17,10 @@ from cumulo.control import deadlines_facts as facts
 from cumulo.control.buying import buy_as
 from cumulo.control.deadlines_policies import Need, Policies
 from cumulo.control.deadlines_work import Pace, Saved, Work, first_of, rounds, work_of
-from cumulo.control.hazards import MOST_READ, Pool, SpotHistory, pool_of
+from cumulo.control.hazards import MOST_READ, SpotHistory, pool_of
 from cumulo.control.live import FRESH, Charted, LiveInstance, LiveRun, LiveUnit, Picture
 from cumulo.control.moves import tell
+from cumulo.control.prices import Pool
 from cumulo.control.rates import Rates
 from cumulo.domain.quantities import format_duration
 from cumulo.domain.run import PurchaseOption, RunSpec
@@ -80,14 +81,14 @@ class Deadlines:
 
     def restore(self, tx: Connection, seen: Picture) -> None:
         """After a fresh look at the store: all is charted anew. The first time it takes in the past, too."""
+        runs = [run.id for run in seen.runs.values() if run.spec.deadline_at is not None]
+        self._told = set(picture.told(tx, runs, (LATE, UNSURE)))
         for track in self._tracks.values():
             track.due = 0.0
         if self._restored:
             return
         self._restored = True
         self.history.remember(picture.spot_attempts(tx, MOST_READ))
-        runs = [run.id for run in seen.runs.values() if run.spec.deadline_at is not None]
-        self._told.update(picture.told(tx, runs, (LATE, UNSURE)))
         for row in picture.ended_ranks(tx, runs):
             saved = self._track(seen.runs[row["run_id"]], row["unit"]).saved
             saved.ended(row["attempt"], row["started_at"], row["checkpointed_at"])
@@ -126,7 +127,7 @@ class Deadlines:
             course = _unknown(Choice.WAIT, left_s)
             return lambda: Charted(course, now, None, None, price)
         standing = self._standing(seen, run, FRESH, Track(Pace()), work, now, react_s=REACT_S + _pause(left_s))
-        need, hazards = self.need(standing, 0.0, where, rates), self.history.hazards(where)
+        need, hazards = self.need(seen, standing, 0.0, where, rates), self.history.hazards(where)
         return lambda: Charted(
             chart(standing, self.policies.now(need, hazards)), now, work.total_s, standing.work_left_s, price
         )
@@ -197,7 +198,7 @@ class Deadlines:
             course = _unknown(on, left_s)
         else:
             standing = self._standing(seen, run, place, track, work, now, react_s=REACT_S + pause_s)
-            need = self.need(standing, track.redo_s, where, rates)
+            need = self.need(seen, standing, track.redo_s, where, rates)
             policy = self.policies.get(need, lambda: self.history.hazards(where), now)
             course = self._sure(batch, run, track, standing, chart(standing, policy), now)
         if not course.feasible:
@@ -327,16 +328,15 @@ class Deadlines:
             track.room_at = now
         return track.room_s
 
-    def need(self, standing: Standing, redo_s: float, where: Pool, rates: Rates) -> Need:
+    def need(self, seen: Picture, standing: Standing, redo_s: float, where: Pool, rates: Rates) -> Need:
         """What a policy for this job is to be solved for. A changeover includes what is to be done again."""
-        spot, on_demand = facts.prices(rates, where[1])
         restart_s = standing.left_s if standing.restart_s == inf else standing.restart_s
         return Need(
             left_s=standing.left_s,
             slack_s=standing.left_s - standing.work_left_s,
             changeover_s=restart_s + standing.leave_s + redo_s,
             react_s=standing.react_s,
-            ratio_milli=round(1000 * spot / on_demand),
+            ratio_milli=facts.spot_milli(seen, rates, where),
             pool=where,
             version=self.history.version(where),
         )

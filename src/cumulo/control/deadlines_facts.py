@@ -4,18 +4,18 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from cumulo.catalog.prices import price
 from cumulo.catalog.terms import list_terms
 from cumulo.control.deadlines_work import first_of
 from cumulo.control.deciding import decide, doomed, in_turn
-from cumulo.control.hazards import Pool, pool_of
+from cumulo.control.hazards import pool_of
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture
+from cumulo.control.prices import Pool
 from cumulo.control.rates import Rates
 from cumulo.control.yielding import makes_room
 from cumulo.domain.ask import Ask
 from cumulo.domain.lifecycle import RunStatus
-from cumulo.domain.quantities import NANO
 from cumulo.domain.run import PurchaseOption, RunSpec
+from cumulo.domain.sharing import WHOLE_MILLI
 from cumulo.market.deadline import Choice
 from cumulo.placement.fit import admitted_kinds, choose
 from cumulo.placement.forecast import expect
@@ -56,29 +56,29 @@ def pool(seen: Picture, ask: Ask, unit: LiveUnit | None = None) -> Pool:
         return pool_of(first)
     region = next((node_id.partition("/")[0] for node_id in seen.world.nodes), "")
     if ask.gpu is None:
-        return region, ""
+        return Pool(region, "")
     kinds = seen.world.models() & (admitted_kinds(ask.gpu, seen.world) or seen.world.models())
-    return region, min(kinds, default="")
+    return Pool(region, min(kinds, default=""))
 
 
-def prices(rates: Rates, kind: str) -> tuple[int, int]:
-    """(spot, on-demand) of a GPU in nano-USD an hour, for what they are to one another.
+def spot_milli(seen: Picture, rates: Rates, where: Pool) -> int:
+    """The spot price of a pool now, in thousandths of on-demand's.
 
-    Where nothing is charged, what clouds list: spot leaves the room of on-demand runs to others.
+    Where nothing is charged it is that of public clouds' lists: spot leaves the room of on-demand runs to others.
     """
-    own = rates.price_nano_h(kind, 1000)
-    if own:
-        return min(own, rates.floor_nano_h(kind)), own
-    listed = price(kind)
-    on_demand = listed.on_demand.median if listed else NANO
-    return on_demand * list_terms(kind).spot_milli // 1000, on_demand
+    on_demand = rates.price_nano_h(where.kind, WHOLE_MILLI)
+    if not on_demand:
+        return list_terms(where.kind).spot_milli
+    known = seen.prices.pools.get(where)
+    spot = known.price_nano_h if known else rates.floor_nano_h(where.kind)
+    return min(WHOLE_MILLI, WHOLE_MILLI * spot // on_demand)
 
 
 def on_demand_price(seen: Picture, rates: Rates, ask: Ask, where: Pool) -> int:
     """What all that is asked for costs an hour on-demand in nano-USD; 0 where nothing is charged."""
     if ask.gpu is None or all(use.node.emulated for use in seen.world.nodes.values()):
         return 0
-    return rates.price_nano_h(where[1], least_milli(ask))
+    return rates.price_nano_h(where.kind, least_milli(ask))
 
 
 def fits(seen: Picture, ask: Ask) -> bool:

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from cumulo.control.prices import Pool
 from cumulo.market.deadline import DeadlinePolicy, Job, solve
 from cumulo.market.hazards import Hazards
 
@@ -34,7 +35,7 @@ class Need:
     changeover_s: float
     react_s: float
     ratio_milli: int
-    pool: tuple[str, str]
+    pool: Pool
     version: int
 
     def job(self) -> Job:

@@ -13,6 +13,7 @@ from typing import Final
 from sqlalchemy import RowMapping
 
 from cumulo.control.live import LiveInstance
+from cumulo.control.prices import Pool
 from cumulo.domain.lifecycle import EndReason
 from cumulo.domain.run import PurchaseOption
 from cumulo.market.hazards import AGES_S, Hazards, Prior, Priors, Rates, Spell, learn
@@ -24,8 +25,6 @@ MOST_READ: Final = 4000
 AT_ONCE_S: Final = 5.0
 # A pool's hazards are learnt anew once so many of its spells are news.
 _NEWS: Final = 0.05
-
-Pool = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ class SpotHistory:
             before[row["run_id"], row["unit"]] = row
             if row["purchase"] != PurchaseOption.SPOT:
                 continue
-            pool = (row["region"], row["device_model"])
+            pool = Pool(row["region"], row["device_model"])
             waited_from = last["ended_at"] if last else row["accepted_at"]
             if waited_from is not None and (last is not None or row["attempt"] == 1):
                 self.waited(pool, row["placed_at"] - waited_from, came=True)
@@ -106,7 +105,8 @@ class SpotHistory:
 
 
 def pool_of(instance: LiveInstance) -> Pool:
-    return instance.region, instance.device_model
+    """Where an instance is bought."""
+    return Pool(instance.region, instance.device_model)
 
 
 def shipped_priors() -> Priors:

@@ -60,7 +60,8 @@ def _made_room(run: LiveRun, reason: EndReason, asked: bool) -> bool:
 
     What an engine itself preempts is queued again if the run was launched as one that expects that.
     """
-    taken = reason is EndReason.PREEMPTED and run.spec.purchase is PurchaseOption.SPOT
+    expected = run.spec.purchase is PurchaseOption.SPOT or run.spec.deadline_at is not None
+    taken = reason is EndReason.PREEMPTED and expected
     return run.wanted == "running" and (asked or taken)
 
 

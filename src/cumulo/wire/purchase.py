@@ -35,6 +35,9 @@ def bought(
         option = PurchaseOption.SPOT
     elif reservation:
         option = PurchaseOption.RESERVED
+    if max_price is not None and deadline:
+        text = "a deadline takes spot as long as that costs less than on-demand; leave max_price out"
+        raise Contradiction(_MAX_PRICE, text)
     if max_price is not None and option is not PurchaseOption.SPOT:
         raise Contradiction(_MAX_PRICE, "is what a spot run pays at most; add use_spot: true (--spot)")
     if option is PurchaseOption.RESERVED and not gpus:
