@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cumulo.control.rules import Rules
+from cumulo.domain.errors import CumuloError
 from cumulo.domain.quantities import NANO
 from cumulo.domain.run import PurchaseOption
 from cumulo.store import schema, tables, views
@@ -101,6 +102,15 @@ def test_a_bid_below_the_price_waits_and_is_told_so(box):
         "its bid of 0.80 is below the spot price of A100-80GB, 1.50 USD per GPU-hour; raise the bid or drop --max-price"
     )
     assert box.run(waits).status == "queued"
+
+
+def test_a_bid_below_the_floor_is_refused_with_the_floor(box):
+    with pytest.raises(CumuloError) as caught:
+        spot(box, 1, "poor", bid=NANO // 5)
+    assert caught.value.message == (
+        "resources.max_price: 0.20 USD per GPU-hour is less than spot ever costs: A100-80GB costs at least 0.73"
+    )
+    assert spot(box, 1, "enough", bid=FLOOR)
 
 
 def test_a_restarted_control_plane_knows_the_price(box):

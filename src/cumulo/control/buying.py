@@ -23,4 +23,6 @@ def buy_as(
             continue
         price_nano_h = instance_price(seen, instance, option, rates)
         metering.reprice(batch, run, instance, price_nano_h=price_nano_h, purchase=option, at=now)
+        instance.reservation_id = None
+        batch.instance(instance.id, reservation_id=None)
         seen.world.rebuy(instance.id, option)

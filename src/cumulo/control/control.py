@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cumulo.control import explain, listing, offering, planning
+from cumulo.control import explain, listing, offering, planning, reserving
 from cumulo.control.absence import Leak
 from cumulo.control.answers import Deadline, Offer, Plan, QueueRow, Why
 from cumulo.control.deadlines import Deadlines
@@ -16,8 +16,10 @@ from cumulo.control.driver import EngineDriver
 from cumulo.control.hazards import shipped_priors
 from cumulo.control.live import Charted, LiveInstance, Picture
 from cumulo.control.loop import ControlLoop
+from cumulo.control.pricing import check_bid
 from cumulo.control.rates import Rates
 from cumulo.control.requests import Inbox
+from cumulo.control.reserving import Wanted
 from cumulo.control.rules import Rules
 from cumulo.control.shipping import Shipper, Source
 from cumulo.control.submitting import accept, replayed
@@ -26,6 +28,7 @@ from cumulo.domain.check import Check
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import TERMINAL, EndReason, RunStatus
 from cumulo.domain.names import printable
+from cumulo.domain.reservation import Reservation
 from cumulo.domain.run import RunSpec
 from cumulo.engines.protocol import Engine, Readings
 from cumulo.placement.explain import reasons
@@ -137,6 +140,7 @@ class Control:
     def _check(self, spec: RunSpec, queue: bool) -> None:
         self._wait_ready()
         capacity = self.loop.capacity
+        check_bid(capacity.world, spec, self._rates)
         if not queue and (text := beyond_quota(self._rules.policy, capacity.world, spec.project, spec.ask)):
             raise CumuloError("quota_exceeded", text, hint="ask for less, or pass --queue to wait for a larger quota")
         if capacity.takes(spec.ask):
@@ -173,6 +177,21 @@ class Control:
         Returns once the wish is in the store. Raises CumuloError conflict, not_found.
         """
         self._inbox.wish(run_id, wanted, grace_s=grace_s, index=unit)
+
+    # ---- reservations -----------------------------------------------------------------------------------------------
+
+    def reserve(self, wanted: Wanted) -> Reservation:
+        """Makes a reservation. Raises CumuloError: what `reserving.reserve` raises."""
+        self._wait_ready()
+        made: Reservation = self._inbox.deed(
+            lambda seen, batch, now: reserving.reserve(seen, batch, wanted, self._rates, now)
+        )
+        return made
+
+    def give_back(self, text: str) -> Reservation:
+        """Ends a reservation now, by id or name. Raises CumuloError not_found, conflict."""
+        over: Reservation = self._inbox.deed(lambda seen, batch, now: reserving.give_back(seen, batch, text, now))
+        return over
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from cumulo.control.live import Picture
+from cumulo.control.promising import market_of
 from cumulo.domain.ask import Ask
 from cumulo.placement.clearing import leaving, take
 from cumulo.placement.fit import admitted_kinds
 from cumulo.placement.order import Decision, Pass, place
 from cumulo.placement.policy import Policy
-from cumulo.placement.purchase import Market
 from cumulo.placement.quota import least_milli, narrowed
 from cumulo.placement.reserve import Attempt, attempts, held_places
 from cumulo.placement.shares import Holding, Shares
@@ -36,7 +36,7 @@ def decide(seen: Picture, queue: Iterable[Waiting], now: float) -> Pass:
         now=now,
         ends=LearntEnds(seen, now),
         under_way=seen.promises,
-        market=Market(prices=seen.prices.by_kind()),
+        market=market_of(seen),
     )
     if not (decided.preemptions or decided.rooms or seen.promises):
         return decided

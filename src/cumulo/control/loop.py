@@ -8,9 +8,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from concurrent.futures import Future
+from typing import Any, Final
 
-from cumulo.control import pricing
+from cumulo.control import pricing, reserving
 from cumulo.control.absence import Absences
 from cumulo.control.capacity import Capacity
 from cumulo.control.deadlines import Deadlines
@@ -26,7 +27,7 @@ from cumulo.control.orders import Orders, Watch
 from cumulo.control.pacing import Pacing
 from cumulo.control.prices import SpotPrices
 from cumulo.control.rates import Rates
-from cumulo.control.requests import Inbox, Mail, Question, Wish
+from cumulo.control.requests import Deed, Inbox, Mail, Question, Wish
 from cumulo.control.rules import Rules
 from cumulo.control.scheduling import place_waiting
 from cumulo.control.settling import fail_dependent, settle
@@ -178,6 +179,7 @@ class ControlLoop:
             if mail.runs:
                 self._take_in_runs(mail.runs, batch, now)
             answers = [(wish, self._grant(wish, batch, now)) for wish in mail.wishes if not wish.answer.cancelled()]
+            done = [(deed, *self._do(deed, batch, now)) for deed in mail.deeds if not deed.answer.cancelled()]
             ended = self._take_in_reports(mail, batch, now)
             for instance in ended:
                 self.seen.learning.ended(instance, self.seen.runs[instance.run_id])
@@ -186,7 +188,8 @@ class ControlLoop:
             steered = self.deadlines.steer(self.seen, batch, self._rates, now)
             if mail.runs or mail.wishes or ended or batch.nodes or steered:
                 self._pacing.changed()
-            if pricing.look(self.seen, batch, self._rates, now):
+            passed = reserving.pass_time(self.seen, batch, self._rates, now)
+            if pricing.look(self.seen, batch, self._rates, now) or passed or mail.deeds:
                 self._pacing.changed()
             placed = self._place(batch, now)
             wrote = self._write(batch)
@@ -194,10 +197,11 @@ class ControlLoop:
             if wrote:
                 self._changed()
             for wish, error in answers:
-                _answer(wish, error)
+                _answer(wish.answer, None, error)
+            for deed, outcome, error in done:
+                _answer(deed.answer, outcome, error)
         else:
-            for wish in mail.wishes:
-                _answer(wish, CumuloError("conflict", self.trouble))
+            self._refuse_asked(mail, CumuloError("conflict", self.trouble))
         for question in mail.questions:
             self._tell(question)
 
@@ -265,6 +269,13 @@ class ControlLoop:
             return error
         return None
 
+    def _do(self, deed: Deed, batch: Batch, now: float) -> tuple[Any, CumuloError | None]:
+        """Its outcome, or why it can't be done; then it must have changed nothing."""
+        try:
+            return deed.do(self.seen, batch, now), None
+        except CumuloError as error:
+            return None, error
+
     def _take_in_reports(self, mail: Mail, batch: Batch, now: float) -> list[LiveInstance]:
         ended: dict[str, LiveInstance] = {}
         for report in mail.reports:
@@ -317,18 +328,23 @@ class ControlLoop:
             observe(self.seen, batch, instance, lost, now)
             ended[instance.id] = instance
 
-    def _refuse(self, mail: Mail, error: Exception) -> None:
+    def _refuse_asked(self, mail: Mail, error: Exception) -> None:
         for wish in mail.wishes:
-            _answer(wish, error)
+            _answer(wish.answer, None, error)
+        for deed in mail.deeds:
+            _answer(deed.answer, None, error)
+
+    def _refuse(self, mail: Mail, error: Exception) -> None:
+        self._refuse_asked(mail, error)
         for question in mail.questions:
             if not question.answer.done():
                 question.answer.set_exception(error)
 
 
-def _answer(wish: Wish, error: Exception | None) -> None:
-    if wish.answer.done():
+def _answer(answer: Future[Any], outcome: Any, error: Exception | None) -> None:
+    if answer.done():
         return
     if error is None:
-        wish.answer.set_result(None)
+        answer.set_result(outcome)
     else:
-        wish.answer.set_exception(error)
+        answer.set_exception(error)

@@ -14,12 +14,14 @@ from cumulo.control.live import LiveInstance, LiveRun, Picture
 from cumulo.control.prices import Pool, SpotPrice
 from cumulo.control.rates import Rates
 from cumulo.domain.ask import Ask
-from cumulo.domain.run import PurchaseOption
+from cumulo.domain.errors import CumuloError
+from cumulo.domain.quantities import NANO
+from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.domain.sharing import WHOLE_MILLI, share_milli
 from cumulo.market.spot_price import Bid, clear, paid
 from cumulo.placement.fit import admitted_kinds
 from cumulo.placement.quota import least_milli
-from cumulo.placement.world import Waiting
+from cumulo.placement.world import Waiting, World
 from cumulo.store.batch import Batch
 
 # The market is looked at so often at most: a look costs as much as there is held and waiting.
@@ -55,6 +57,33 @@ def instance_price(seen: Picture, instance: LiveInstance, option: PurchaseOption
         option=option,
         bid_nano_h=seen.runs[instance.run_id].spec.max_price_nano_h,
     )
+
+
+def check_bid(world: World, spec: RunSpec, rates: Rates) -> None:
+    """Raises CumuloError `invalid_run_file` for a bid that is below what spot costs at the least, of every kind."""
+    if spec.max_price_nano_h is None or spec.ask.gpu is None:
+        return
+    kinds = admitted_kinds(spec.ask.gpu, world)
+    devices = [device for use in world.nodes.values() for device in use.node.devices]
+    there = {device.model for device in devices if kinds is None or device.model in kinds}
+    free = {device.model for device in devices if device.emulated}
+    floors = {kind: rates.floor_nano_h(kind) for kind in there - free}
+    kind = min(floors, key=lambda each: (floors[each], each), default=None)
+    if kind is not None and not there & free and spec.max_price_nano_h < floors[kind]:
+        bid, floor = (usd(amount) for amount in (spec.max_price_nano_h, floors[kind]))
+        raise CumuloError(
+            "invalid_run_file",
+            f"resources.max_price: {bid} USD per GPU-hour is less than spot ever costs: {kind} costs at least {floor}",
+            hint=f"bid {floor} or more, or name no price to pay whatever it costs, up to on-demand",
+            details={"path": ["resources", "max_price"]},
+        )
+
+
+def usd(nano: int) -> str:
+    """`0.80`; as many places as it takes to tell it from nothing, rounded up so that bidding it is enough."""
+    places = 2 if nano >= NANO // 10 or not nano else 5
+    step = 10 ** (9 - places)
+    return f"{-(-nano // step) * step / NANO:.{places}f}"
 
 
 def look(seen: Picture, batch: Batch, rates: Rates, now: float) -> bool:

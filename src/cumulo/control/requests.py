@@ -26,6 +26,14 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """A change of the picture and a batch, on the loop's thread. Its outcome is the answer, once in the store."""
+
+    do: Callable[[Any, Any, float], Any]
+    answer: Future[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Something to be worked out from the loop's picture, on the loop's thread, so that it is of one moment."""
 
@@ -39,16 +47,18 @@ class Mail:
 
     runs: list[str] = field(default_factory=list)
     wishes: list[Wish] = field(default_factory=list)
+    deeds: list[Deed] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     progress: dict[str, str] = field(default_factory=dict)
     closing: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.runs or self.wishes or self.questions or self.reports or self.progress or self.closing)
+        asked = self.wishes or self.deeds or self.questions
+        return bool(self.runs or asked or self.reports or self.progress or self.closing)
 
 
-Item = str | Wish | Question | Report | tuple[str, str] | None
+Item = str | Wish | Deed | Question | Report | tuple[str, str] | None
 
 
 class Inbox:
@@ -73,6 +83,12 @@ class Inbox:
         self._queue.put(Wish(run_id=run_id, wanted=wanted, grace_s=grace_s, index=index, answer=answer))
         self.wait(answer)
 
+    def deed(self, do: Callable[[Any, Any, float], Any]) -> Any:
+        """What `do` made of the picture, a batch and the time, once that is in the store. Raises what it raises."""
+        answer: Future[Any] = Future()
+        self._queue.put(Deed(do=do, answer=answer))
+        return self.wait(answer)
+
     def question(self, ask: Callable[[Any], Any]) -> Any:
         """What `ask` makes of the loop's picture. Raises what it raises, or CumuloError `unreachable`."""
         answer: Future[Any] = Future()
@@ -93,7 +109,8 @@ class Inbox:
 
     def put_back(self, mail: Mail) -> None:
         """What arrived is to be worked out once more, on a new picture."""
-        items: list[Item] = [*mail.runs, *mail.wishes, *mail.questions, *mail.reports, *mail.progress.items()]
+        items: list[Item] = [*mail.runs, *mail.wishes, *mail.deeds, *mail.questions, *mail.reports]
+        items += mail.progress.items()
         for item in items:
             self._queue.put(item)
 
@@ -124,6 +141,8 @@ def _sort(mail: Mail, item: Item) -> None:
             mail.runs.append(item)
         case Wish():
             mail.wishes.append(item)
+        case Deed():
+            mail.deeds.append(item)
         case Question():
             mail.questions.append(item)
         case Report():

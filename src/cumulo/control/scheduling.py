@@ -65,6 +65,7 @@ def _take(seen: Picture, batch: Batch, decision: Decision, port: int, rates: Rat
     set_unit(batch, run, unit, RunStatus.STARTING, **now_known)
     placed = [_new_instance(seen, run, unit, rank, spot, port, rates, now) for rank, spot in enumerate(decision.places)]
     for instance in placed:
+        instance.reservation_id = decision.reservation
         _record(seen, batch, run, unit, instance)
     _advance_run(batch, run, unit, decision, placed, seen, now)
     return placed

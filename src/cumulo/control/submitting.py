@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import TERMINAL, RunStatus
-from cumulo.domain.names import make_id
+from cumulo.domain.names import make_id, printable
 from cumulo.domain.run import RunSpec, to_wire
-from cumulo.store import events, people, picture, views
+from cumulo.store import events, market, people, picture, views
 from cumulo.store.database import Database
 
 
@@ -19,14 +19,15 @@ def accept(
 ) -> tuple[str, bool]:
     """Writes the run and returns (its id, whether it is new); a repeated key answers with the run of the first time.
 
-    Raises CumuloError: idempotency_mismatch, not_found (project), run_not_found (a run it comes after), conflict.
+    Raises CumuloError: idempotency_mismatch, not_found (project, reservation), forbidden (another project's
+    reservation), run_not_found (a run it comes after), conflict.
     """
     with db.write() as tx:
         if key and (before := _before(tx, account, key, fingerprint)):
             return before, False
         if not people.project_exists(tx, spec.project):
             raise CumuloError("not_found", f"there is no project {spec.project!r}")
-        spec, waits_for = _dependencies(tx, spec, account)
+        spec, waits_for = _dependencies(tx, _with_reservation(tx, spec), account)
         run_id = make_id(now, secrets.token_bytes(4))
         while picture.run_statuses(tx, [run_id]):  # its twin of the same second
             run_id = make_id(now, secrets.token_bytes(4))
@@ -87,6 +88,23 @@ def _dependencies(tx: Connection, spec: RunSpec, account: str) -> tuple[RunSpec,
         if status is not RunStatus.SUCCEEDED:
             waits.append(row.id)
     return replace(spec, after=tuple(ids)), waits
+
+
+def _with_reservation(tx: Connection, spec: RunSpec) -> RunSpec:
+    """The spec with the reservation that it draws on as an id. Raises CumuloError not_found, forbidden."""
+    if spec.reservation is None:
+        return spec
+    named = market.find_reservations(tx, spec.reservation)
+    own = [row for row in named if row.project == spec.project]
+    if own:
+        return replace(spec, reservation=own[0].id)
+    key, details = "resources.reservation", {"path": ["resources", "reservation"]}
+    if named:
+        text = f"reservation {named[0].name} is of project {named[0].project}, and the run of project {spec.project}"
+        raise CumuloError("forbidden", f"{key}: {text}", details=details)
+    hint = "`cumulo reservations` shows those that hold"
+    text = f"project {spec.project} has no reservation {printable(spec.reservation, 64)!r}"
+    raise CumuloError("not_found", f"{key}: {text}", hint=hint, details=details)
 
 
 def _row(run_id: str, spec: RunSpec, account: str, waits_for: list[str], now: float) -> dict[str, object]:

@@ -79,7 +79,7 @@ class Purchases:
         if waiting.purchase is PurchaseOption.RESERVED:
             return None if self.reservation_of(waiting, places) else (Constraint.RESERVED, self._full(waiting))
         for kind, devices in _devices(places).items():
-            left = self._left(waiting, kind)
+            left = self.left(kind, waiting.duration_s)
             if left is not None and len(devices - self._firm[kind]) > left:
                 return Constraint.RESERVED, self._kept(waiting, kind, len(devices))
         return None
@@ -155,6 +155,8 @@ class Purchases:
         if coming:
             first = min(coming, key=lambda one: one.starts_at)
             return f"its reservation {first.name} begins in {format_duration(first.starts_at - self._now)}"
+        if waiting.reservation is not None:
+            return "its reservation is over; launch it again without one, or on another"
         return f"project {waiting.project} has no reservation of what it asks now"
 
     def _full(self, waiting: Waiting) -> str:
@@ -166,21 +168,21 @@ class Purchases:
 
     # ---- on-demand --------------------------------------------------------------------------------------------------
 
-    def _binding(self, waiting: Waiting, kind: str) -> list[Promised]:
-        """The reservations that hold, or will before the run must have ended."""
-        until = self._now + (inf if waiting.duration_s is None else waiting.duration_s)
+    def _binding(self, kind: str, duration_s: float | None) -> list[Promised]:
+        """The reservations that hold, or will before somebody who takes so long must have ended."""
+        until = self._now + (inf if duration_s is None else duration_s)
         return [one for one in self._promised if one.kind == kind and self._now < one.ends_at and one.starts_at < until]
 
-    def _left(self, waiting: Waiting, kind: str) -> int | None:
+    def left(self, kind: str, duration_s: float | None = None) -> int | None:
         """How many more devices of a kind on-demand runs may begin to hold; None where nothing of it is reserved."""
-        binding = self._binding(waiting, kind)
+        binding = self._binding(kind, duration_s)
         if not binding:
             return None
         return self._usable[kind] - sum(one.count for one in binding) - len(self._firm[kind])
 
     def _within_rest(self, waiting: Waiting, kinds: frozenset[str]) -> Ask | Refused:
         gpu = waiting.ask.gpu
-        left = {kind: self._left(waiting, kind) for kind in kinds}
+        left = {kind: self.left(kind, waiting.duration_s) for kind in kinds}
         if gpu is None or all(devices is None for devices in left.values()):
             return waiting.ask
         whole = gpu.count_min * waiting.ask.nodes if gpu.whole else 0
@@ -196,9 +198,9 @@ class Purchases:
         return _of_kinds(waiting.ask, kinds, open_kinds, min(counts) if counts and gpu.whole else None)
 
     def _kept(self, waiting: Waiting, kind: str, asked: int) -> str:
-        binding = self._binding(waiting, kind)
+        binding = self._binding(kind, waiting.duration_s)
         told = ", ".join(f"{one.count} by project {one.project} {self._when(one)}" for one in binding)
-        left, count = max(0, self._left(waiting, kind) or 0), sum(one.count for one in binding)
+        left, count = max(0, self.left(kind, waiting.duration_s) or 0), sum(one.count for one in binding)
         reserved = f"{count} of {self._usable[kind]} {kind} are reserved ({told})"
         return f"{reserved}: {left} left for on-demand runs, {asked} asked; spot runs may use them meanwhile"
 

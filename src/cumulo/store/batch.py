@@ -52,6 +52,8 @@ class Batch:
     instances: dict[str, Row] = field(default_factory=lambda: defaultdict(dict))
     segments: dict[tuple[str, float], Row] = field(default_factory=lambda: defaultdict(dict))
     dropped_segments: list[tuple[str, float]] = field(default_factory=list)
+    new_reservations: list[Row] = field(default_factory=list)
+    reservations: dict[str, Row] = field(default_factory=lambda: defaultdict(dict))
     spot_prices: list[Row] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
@@ -80,6 +82,9 @@ class Batch:
         if self.new_usage.pop((instance_id, since), None) is None:
             self.dropped_segments.append((instance_id, since))
 
+    def reservation(self, reservation_id: str, **values: Any) -> None:
+        self.reservations[reservation_id].update(values)
+
     def event(self, event: NewEvent) -> None:
         self.events.append(event)
 
@@ -98,6 +103,8 @@ class Batch:
         _insert(tx, t.hold, self.new_holds)
         _insert(tx, t.usage, self.new_usage.values())
         _insert(tx, t.spot_price, self.spot_prices)
+        _insert(tx, t.reservation, self.new_reservations)
+        _update(tx, t.reservation, {(key,): row for key, row in self.reservations.items()}, ("id",))
         _update(tx, t.run, {(key,): row for key, row in self.runs.items()}, ("id",))
         _update(tx, t.unit, self.units, ("run_id", "place"))
         _update(tx, t.instance, {(key,): row for key, row in self.instances.items()}, ("id",))

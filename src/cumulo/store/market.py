@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, RowMapping, and_, func, select
+from sqlalchemy import Connection, Row, RowMapping, and_, func, or_, select
 
 from cumulo.store.tables import reservation, spot_price
 
@@ -31,10 +31,16 @@ def price_history(tx: Connection, *, kind: str | None, since: float, limit: int 
     return tx.execute(query.order_by(spot_price.c.at.desc(), spot_price.c.kind).limit(limit)).all()[::-1]
 
 
-def open_reservations(tx: Connection, now: float) -> Sequence[RowMapping]:
-    """Reservations that hold or are to hold."""
-    query = select(reservation).where(reservation.c.ends_at > now)
+def open_reservations(tx: Connection) -> Sequence[RowMapping]:
+    """Reservations that hold or are to hold, and those whose end has not been dealt with."""
+    query = select(*(column for column in reservation.c if column.name != "over")).where(~reservation.c.over)
     return tx.execute(query.order_by(reservation.c.starts_at, reservation.c.id)).mappings().all()
+
+
+def find_reservations(tx: Connection, text: str) -> Sequence[Row[Any]]:
+    """Reservations of that id or name that are not over."""
+    named = or_(reservation.c.id == text, reservation.c.name == text)
+    return tx.execute(select(reservation).where(named, ~reservation.c.over)).all()
 
 
 def reservations(

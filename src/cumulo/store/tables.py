@@ -259,6 +259,7 @@ reservation = Table(
     Column("created_at", Double, nullable=False),
     Column("starts_at", Double, nullable=False),
     Column("ends_at", Double, nullable=False),  # earlier than its term if it was given back
+    Column("over", Boolean, nullable=False),  # it has ended, and what drew on it goes on otherwise
     Index("reservation_by_end", "ends_at"),
 )
 

@@ -38,6 +38,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("starts_at", sa.Double(), nullable=False),
         sa.Column("ends_at", sa.Double(), nullable=False),
+        sa.Column("over", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="reservation_key"),
     )
     op.create_index("reservation_by_end", "reservation", ["ends_at"])
