@@ -418,7 +418,7 @@ class Adversary:
         return True
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     work_s=st.floats(20, 200),
     spare_s=st.floats(20, 300),

@@ -25,7 +25,7 @@ from cumulo.control.rates import Rates
 from cumulo.domain.quantities import format_duration
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.market.course import Course, Standing, chart, unknown_work
-from cumulo.market.deadline import Choice
+from cumulo.market.deadline import Choice, DeadlinePolicy
 from cumulo.market.hazards import Priors
 from cumulo.store import picture
 from cumulo.store.batch import Batch
@@ -54,6 +54,7 @@ class Track:
     pace: Pace
     saved: Saved = field(default_factory=Saved)
     stands: tuple[object, ...] = ()
+    policy: DeadlinePolicy | None = None  # by which it was charted: good enough until the next is solved
     due: float = 0.0
     asks_for: PurchaseOption | None = None  # as what it stands in the queue
     refused_at: float | None = None  # since when it has asked for spot in vain
@@ -199,8 +200,12 @@ class Deadlines:
         else:
             standing = self._standing(seen, run, place, track, work, now, react_s=REACT_S + pause_s)
             need = self.need(seen, standing, track.redo_s, where, rates)
-            policy = self.policies.get(need, lambda: self.history.hazards(where), now)
-            course = self._sure(batch, run, track, standing, chart(standing, policy), now)
+            solved = self.policies.get(need, lambda: self.history.hazards(where), now)
+            track.policy = solved or track.policy
+            course = self._sure(batch, run, track, standing, chart(standing, track.policy), now)
+            if on is Choice.ON_DEMAND and course.choice is Choice.SPOT and not _worth_it(run, track, course, now):
+                why = f"runs on-demand: {format_duration(course.slack_s)} of slack left, too little to go back to spot"
+                course = replace(course, choice=on, why=why)
         if not course.feasible:
             self._tell_once(batch, run, LATE, course.why, now)
         price = facts.on_demand_price(seen, rates, run.spec.ask, where)
@@ -246,7 +251,7 @@ class Deadlines:
         if unit.purchase is not first.purchase:
             unit.purchase = first.purchase
             batch.unit(run.id, place, purchase=str(first.purchase))
-        if course.choice is not Choice.WAIT and option is not first.purchase and _may_switch(run, track, course, now):
+        if course.choice is not Choice.WAIT and option is not first.purchase:
             buy_as(seen, batch, run, unit, option, rates, now)
             track.bought_at, track.stands = now, _stands(run, place)
             tell(batch, run, SWITCHED, f"{run.spec.name} goes on as {option}: {_reason(course)}", now, first)
@@ -287,7 +292,10 @@ class Deadlines:
         later_s = 0.0
         if on is Choice.WAIT and unit is not None:
             later_s = max(0.0, (unit.not_before or 0.0) - now)
-        room_s = self._grace_s if on is not Choice.WAIT or leaves else self._room(seen, run, place, track, now)
+        # Whoever has its room by then makes it again with a grace: like its own, or as long as the longest there is.
+        room_s = max(run.spec.grace_s, self._grace_s)
+        if on is Choice.WAIT and not leaves:
+            room_s = max(room_s, self._room(seen, run, place, track, now))
         overhead_s = 0.0
         if first is not None and first.started_at is None:
             overhead_s = max(0.0, start_s - (now - first.placed_at))
@@ -380,9 +388,7 @@ def _reason(course: Course) -> str:
     return course.why.partition(": ")[2] or course.why
 
 
-def _may_switch(run: LiveRun, track: Track, course: Course, now: float) -> bool:
-    """Whether it may be bought otherwise again: on-demand at once, spot only if that is for more than a moment."""
-    if course.choice is Choice.ON_DEMAND:
-        return True
+def _worth_it(run: LiveRun, track: Track, course: Course, now: float) -> bool:
+    """Whether what runs on-demand may go back to spot: only if that is for more than a moment, and not all the time."""
     moment_s = min(MOMENTS_S[1], max(MOMENTS_S[0], (_deadline(run) - now) / 50))
     return course.slack_s >= moment_s and (track.bought_at is None or now - track.bought_at >= moment_s)

@@ -114,7 +114,7 @@ def would_go(seen: Picture, instances: list[LiveInstance], now: float) -> bool:
 
 
 def most_grace(seen: Picture) -> float:
-    """How long it takes at most until spot runs have made room."""
+    """How long it takes at most until what runs as spot has made room."""
     spot = (each.run_id for each in seen.instances.values() if each.purchase is PurchaseOption.SPOT)
     return max((seen.runs[run_id].spec.grace_s for run_id in set(spot)), default=0.0)
 

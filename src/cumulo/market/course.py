@@ -70,8 +70,11 @@ class Standing:
             return self.feasible
         if choice is Choice.WAIT:
             return self.on is Choice.WAIT and self.slack_s >= -_TOLERANCE_S
-        slack = self.slack_s - (self.leave_s if self.on is Choice.WAIT else 0.0)
-        return self.available and slack >= -_TOLERANCE_S
+        return self.available and self.slack_after(choice) >= -_TOLERANCE_S
+
+    def slack_after(self, choice: Choice) -> float:
+        """The slack once that is chosen: what begins on spot may have to leave it again."""
+        return self.slack_s - (self.leave_s if choice is Choice.SPOT and self.on is Choice.WAIT else 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +132,7 @@ def chart(standing: Standing, policy: Policy | None) -> Course:
     return Course(
         choice=choice,
         why=_why(standing, choice, safe),
-        slack_s=standing.slack_s,
+        slack_s=standing.slack_after(choice),
         earliest_s=standing.needs_s,
         feasible=standing.feasible,
         holds_off=choice is Choice.WAIT and standing.available,
@@ -158,7 +161,7 @@ def _costs(standing: Standing, policy: Policy) -> dict[Choice, float]:
 
 
 def _why(standing: Standing, choice: Choice, safe: list[Choice]) -> str:
-    slack = f"{format_duration(max(0.0, standing.slack_s))} of slack left"
+    slack = f"{format_duration(max(0.0, standing.slack_after(choice)))} of slack left"
     runs = "runs" if standing.on is choice else "is to run"
     if not standing.feasible:
         return late(standing.work_left_s, standing.left_s, standing.needs_s)
