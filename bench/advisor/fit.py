@@ -1,7 +1,7 @@
-"""Fitting: least squares on the logarithm of the error, and the one file that the constants are written to."""
+"""Fitting: the one file that the constants are written to, and how wide a range has to be."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,59 +39,6 @@ def rounded(value: Any, digits: int = 5) -> Any:
     if isinstance(value, list | tuple):
         return [rounded(each, digits) for each in value]
     return value
-
-
-def minimise(
-    residuals: Callable[[Mapping[str, float]], Sequence[float]],
-    start: Mapping[str, float],
-    *,
-    begin: Mapping[str, float] | None = None,
-    prior: float = 2.0,
-    knee: float = 0.15,
-    steps: int = 25,
-) -> dict[str, float]:
-    """The positive constants that make `residuals` (logarithms of predicted/measured) small.
-
-    Gauss-Newton on the logarithms of the constants with the steps damped (Levenberg-Marquardt), rows weighted down once
-    their residual passes `knee` (Huber). `prior` is the standard deviation, in logarithms, of how far a constant may
-    lie from its start: it keeps what the rows say nothing about where it was. The search sets out from `begin`, where
-    it is known already about where it ends.
-    """
-    names = sorted(start)
-    origin = np.log([start[name] for name in names])
-
-    def at(point: Any) -> dict[str, float]:
-        return {name: float(value) for name, value in zip(names, np.exp(point), strict=True)}
-
-    def rows(point: Any) -> Any:
-        return np.asarray(residuals(at(point)), dtype=float)
-
-    def loss(found: Any, point: Any) -> float:
-        size = np.abs(found)
-        huber = np.where(size <= knee, size**2, knee * (2 * size - knee))
-        return float(huber.sum() / knee**2 + (((point - origin) / prior) ** 2).sum())
-
-    point, damping = np.log([(begin or start)[name] for name in names]), 1e-2
-    found = rows(point)
-    for _ in range(steps):
-        jacobian = np.stack([(rows(point + 1e-3 * unit) - found) / 1e-3 for unit in np.eye(len(names))], axis=1)
-        weight = 1 / (knee**2 * np.maximum(np.abs(found) / knee, 1))
-        gradient = jacobian.T @ (weight * found) + (point - origin) / prior**2
-        curvature = (jacobian.T * weight) @ jacobian + np.eye(len(names)) / prior**2
-        before = loss(found, point)
-        while damping < 1e6:
-            step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -gradient)
-            tried = point + np.clip(step, -1, 1)
-            there = rows(tried)
-            if loss(there, tried) < before:
-                break
-            damping *= 4
-        else:
-            break
-        point, found, damping = tried, there, max(damping / 4, 1e-6)
-        if before - loss(found, point) < 1e-6 * before:
-            break
-    return at(point)
 
 
 def spread(

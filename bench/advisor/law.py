@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bench.advisor.fit import spread
+from bench.advisor.least_squares import Prior, minimise
 from bench.advisor.score import Row
-from bench.advisor.shrink import Prior, shrunk
 from cumulo.advisor.estimate import Spread
 from cumulo.catalog.variants import Variant
 
@@ -65,7 +65,7 @@ def fitted(law: Law, cases: Sequence[Case], begin: Constants | None = None) -> d
         found = [law.expected(constants, case) for case in different.values()]
         return np.log([each or 1e-30 for each in found])[places] - actual
 
-    return shrunk(residuals, law.priors(cases), knee=law.knee, begin=begin)
+    return minimise(residuals, law.priors(cases), knee=law.knee, begin=begin)
 
 
 def left_out(law: Law, cases: Sequence[Case], family: Callable[[Case], str]) -> list[tuple[Case, float]]:

@@ -9,8 +9,8 @@ from typing import Any
 from bench.advisor.boards import named_board
 from bench.advisor.data import number, readable, suspects, true, whole
 from bench.advisor.law import Case, Cases, Constants
+from bench.advisor.least_squares import Prior
 from bench.advisor.score import gpu_family
-from bench.advisor.shrink import Prior
 from cumulo.advisor.laws import benchmarks, hashing, md, proving, rendering
 from cumulo.catalog.coefficients import coefficients
 from cumulo.catalog.kinds import all_kinds

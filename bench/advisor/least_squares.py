@@ -5,12 +5,15 @@ where its results insist. Rows far off weigh less (Huber).
 """
 
 from collections.abc import Callable, Mapping
+from math import exp, log
 from typing import Any, NamedTuple
 
 import numpy as np
 
 _NOISE = 0.15
 """Logarithmic error of a result that says nothing: what a prior of one standard deviation is weighed against."""
+_LONGEST_STEP = 2.0
+"""Of a constant at a time: far from the rows the slope tells little of where they are."""
 
 
 class Prior(NamedTuple):
@@ -20,7 +23,7 @@ class Prior(NamedTuple):
     deviation: float
 
 
-def shrunk(
+def minimise(
     residuals: Callable[[Mapping[str, float]], Any],
     priors: Mapping[str, Prior],
     *,
@@ -47,10 +50,9 @@ def shrunk(
         return float(huber.sum() + (((point - origin) / deviation) ** 2).sum())
 
     point = np.array([(begin or {}).get(name, priors[name].start) for name in names])
-    damping = 1e-3
+    damping, nudge = 1e-3, 1e-4
     found = rows(point)
     for _ in range(steps):
-        nudge = 1e-4
         jacobian = np.stack([(rows(point + nudge * unit) - found) / nudge for unit in np.eye(len(names))], axis=1)
         weight = 1 / np.maximum(np.abs(found) / bend, 1)
         gradient = jacobian.T @ (weight * found) + (point - origin) / deviation**2
@@ -58,7 +60,7 @@ def shrunk(
         before = loss(found, point)
         while damping < 1e6:
             step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -gradient)
-            tried = point + step
+            tried = point + np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
             there = rows(tried)
             if loss(there, tried) < before:
                 break
@@ -69,3 +71,22 @@ def shrunk(
         if before - loss(found, point) < 1e-5 * before:
             break
     return dict(zip(names, point.tolist(), strict=True))
+
+
+def minimise_positive(
+    residuals: Callable[[Mapping[str, float]], Any],
+    priors: Mapping[str, Prior],
+    *,
+    steps: int = 30,
+    knee: float = 0.15,
+    begin: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """The same of constants that are positive: the search, and each prior's deviation, are of their logarithms."""
+
+    def of_logs(logs: Mapping[str, float]) -> Any:
+        return residuals({name: exp(value) for name, value in logs.items()})
+
+    drawn = {name: Prior(log(prior.start), prior.deviation) for name, prior in priors.items()}
+    nearer = {name: log(value) for name, value in begin.items()} if begin else None
+    found = minimise(of_logs, drawn, steps=steps, knee=knee, begin=nearer)
+    return {name: exp(value) for name, value in found.items()}

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from bench.advisor import data
 from bench.advisor.finetunes import finetune_plan, held_as
-from bench.advisor.fit import minimise, spread
+from bench.advisor.fit import spread
+from bench.advisor.least_squares import Prior, minimise_positive
 from bench.advisor.score import Row, Target
 from bench.advisor.training_cases import throughput_plan
 from cumulo.advisor.estimate import Range
@@ -112,7 +113,8 @@ def fitted(known: Sequence[Case], held: Coefficients) -> Coefficients:
         tried = with_constants(held, flat)
         return [residual(case, tried) for case in known]
 
-    return with_constants(held, minimise(residuals, START, prior=0.5))
+    priors = {name: Prior(value, 0.5) for name, value in START.items()}
+    return with_constants(held, minimise_positive(residuals, priors))
 
 
 def residual(case: Case, held: Coefficients) -> float:

@@ -1,7 +1,7 @@
 """Serving against published throughput: offline at most, and one sequence alone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import exp, log
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 from bench.advisor.boards import named_board
 from bench.advisor.data import number, readable
 from bench.advisor.fit import BadData, spread
+from bench.advisor.least_squares import Prior, minimise_positive
 from bench.advisor.score import Row, Target, gpu_family, quantile
 from bench.advisor.served import FILE, Served, read
-from bench.advisor.shrink import Prior, shrunk
 from cumulo.advisor.estimate import Range, Spread
 from cumulo.advisor.serving import decode_seconds, serving_spread, throughput
 from cumulo.advisor.serving_plan import precision_tflops
@@ -22,23 +22,23 @@ SOURCES = (
     "TensorRT-LLM 1.0's performance overview (Llama 3.1 8B, Llama 3.3 70B, Qwen3 30B-A3B on H100, H200, B200); "
     "llama.cpp of early 2024 (Llama 3 8B); best matmul rates of ml-engineering"
 )
-# Logarithms of where a constant is drawn to, and how far it may stray: what engines mostly reach of a board's rates.
+# Where a constant is drawn to, and how far its logarithm may stray: what engines mostly reach of a board's rates.
 _OFFLINE: Mapping[str, Prior] = {
-    "memory_share": Prior(log(0.77), 0.2),
-    "product_share": Prior(log(0.55), 0.3),
-    "fp4_share": Prior(log(0.54), 0.3),
-    "grouped_share": Prior(log(0.5), 0.5),
-    "attention_share": Prior(log(0.35), 0.7),
-    "launch_seconds": Prior(log(100e-6), 0.7),
-    "sequence_seconds": Prior(log(1e-7), 1.5),
-    "fabric_share": Prior(log(0.43), 0.5),
+    "memory_share": Prior(0.77, 0.2),
+    "product_share": Prior(0.55, 0.3),
+    "fp4_share": Prior(0.54, 0.3),
+    "grouped_share": Prior(0.5, 0.5),
+    "attention_share": Prior(0.35, 0.7),
+    "launch_seconds": Prior(100e-6, 0.7),
+    "sequence_seconds": Prior(1e-7, 1.5),
+    "fabric_share": Prior(0.43, 0.5),
 }
 _SINGLE: Mapping[str, Prior] = {
-    "single_memory_share": Prior(log(0.9), 0.1),
-    "single_values_per_clock_16": Prior(log(2.85), 1.0),
-    "single_values_per_clock_4": Prior(log(5.0), 1.0),
-    "single_launch_seconds": Prior(log(50e-6), 1.0),
-    "single_hop_seconds": Prior(log(300e-6), 2.0),
+    "single_memory_share": Prior(0.9, 0.1),
+    "single_values_per_clock_16": Prior(2.85, 1.0),
+    "single_values_per_clock_4": Prior(5.0, 1.0),
+    "single_launch_seconds": Prior(50e-6, 1.0),
+    "single_hop_seconds": Prior(300e-6, 2.0),
 }
 _MOST_SEQUENCES = 2048.0
 """TensorRT-LLM's usual limit; no result that it is fitted to tells it from a higher one."""
@@ -177,14 +177,14 @@ def _fitted(
     cases: Sequence[Served], expected: Expected, priors: Mapping[str, Prior], fixed: Mapping[str, Any]
 ) -> dict[str, float]:
     if not cases:
-        return {name: exp(prior.start) for name, prior in priors.items()}
+        return {name: prior.start for name, prior in priors.items()}
     actual = np.log([case.actual for case in cases])
 
-    def residuals(logs: Mapping[str, float]) -> Any:
-        constants = Section({**fixed, **{name: exp(value) for name, value in logs.items()}})
+    def residuals(tried: Mapping[str, float]) -> Any:
+        constants = Section({**fixed, **tried})
         return np.log([expected(constants, case) or 1e-3 for case in cases]) - actual
 
-    return {name: exp(value) for name, value in shrunk(residuals, priors).items()}
+    return minimise_positive(residuals, priors, knee=0.1)
 
 
 def _left_out(

@@ -1,19 +1,26 @@
 """Checks beside the targets: whole published training runs in GPU-hours, and fine-tuning's tokens a second.
 
-A whole run takes longer than its steps: restarts and evaluations are in its GPU-hours, and how it was spread over GPUs
-is mostly not told: nothing is fitted to it. Of fine-tuning there are too few rows with a rate to say much.
+A whole run takes longer than its steps: restarts and evaluations are in its GPU-hours. How it was spread over GPUs is
+mostly not told, so it is spread as would be advised. Nothing is fitted to it. Too few rows of fine-tuning tell a rate
+to say much.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from bench.advisor import data
+from bench.advisor.fit import BadData
 from bench.advisor.score import Row, Target
 from bench.advisor.training_cases import Case, finetunes
-from cumulo.advisor.training import TrainingPlan, step_time
+from cumulo.advisor.estimate import Range
+from cumulo.advisor.questions import Train
+from cumulo.advisor.search_training import TrainingEstimator
+from cumulo.advisor.topology import Cluster
+from cumulo.advisor.training import step_time
 from cumulo.catalog.coefficients import coefficients
 
-_BATCH_TOKENS = 4e6
+_BATCH_TOKENS = 2**22
 """What models of that time took a step on, where a run does not tell."""
 _GPUS = 1024
 
@@ -30,9 +37,8 @@ def _runs(folder: Path) -> Iterator[Row]:
         if not hours:
             continue
         where = data.cluster(row["gpu"], gpus)
-        plan = _run_plan(row, gpus)
-        step = step_time(plan, where, coefficients()).total
-        estimate = step.scaled(data.number(row, "tokens") / plan.step_tokens * gpus / 3600)
+        steps = data.number(row, "tokens") / _BATCH_TOKENS
+        estimate = _step(row, where).scaled(steps * gpus / 3600)
         peak = (where.variant.fp16_tensor_tflops or 0) * 1e12
         rule = 6 * data.number(row, "params") * data.number(row, "tokens") / (0.4 * peak) / 3600
         source = row.get("source", "")[:24]
@@ -42,26 +48,18 @@ def _runs(folder: Path) -> Iterator[Row]:
         )
 
 
-def _run_plan(row: data.Cells, gpus: int) -> TrainingPlan:
-    """Small models sharded over all GPUs; from 100 billion parameters on as Megatron ran them."""
+def _step(row: data.Cells, where: Cluster) -> Range:
+    """Of the layout that the advisor finds fastest; models without gates are of the time before attention was fused."""
     shape, seq = data.shape(row), data.whole(row, "seq", 2048)
-    large = shape.parameters > 1e11
-    tp, pp = (8, max(gpus // 8 // 8, 1)) if large and gpus >= 64 else (1, 1)
-    pp = min(pp, 12)
-    dp = max(gpus // (tp * pp), 1)
-    batch = max(round(_BATCH_TOKENS / seq), dp)
-    return TrainingPlan(
-        shape=shape,
-        seq=seq,
-        micro_batch=1 if large else max(min(batch // dp, 4), 1),
-        global_batch=batch,
-        recompute="full" if large else "selective",
-        sharding="none" if large else "zero3",
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        stack="megatron-2021" if large else "fsdp",
-    )
+    question = Train(shape=shape, seq=seq, global_batch=_BATCH_TOKENS // seq)
+    estimator = TrainingEstimator(question, coefficients())
+    tried = (estimator.best(where, "bf16", sure=sure)[0] for sure in (True, False))
+    best = next((each for each in tried if each), None)
+    if best is None:
+        raise BadData(f"{row['model']}: no layout for {where.gpus} GPUs")
+    if shape.gated or best.plan.stack != "megatron":
+        return best.time.total
+    return step_time(replace(best.plan, stack="megatron-2021"), where, coefficients()).total
 
 
 def _finetune(case: Case) -> Row:

@@ -11,6 +11,7 @@ from cumulo.advisor.estimate import Range
 from cumulo.advisor.plans import Estimate, Refusal
 from cumulo.advisor.questions import Train, Wanted
 from cumulo.advisor.search import search
+from cumulo.advisor.search_board import cluster_of
 from cumulo.advisor.search_training import TrainingEstimator
 from cumulo.advisor.supply import rented_supplies
 from cumulo.catalog.coefficients import coefficients
@@ -127,6 +128,20 @@ def test_a_board_without_bf16_is_never_advised_for_it():
         assert isinstance(free, Estimate)
         assert any("FP16 with loss scaling" in note for note in free.notes)
         assert free.settings["precision"] == "fp16"
+
+
+def test_models_that_need_groups_find_them_on_many_gpus():
+    estimator = TrainingEstimator(Train(shape=named_model("Llama-33B"), seq=2048, global_batch=2048), coefficients())
+    found = estimator.estimate(supply("A100-80GB", per_node=8), 1024)
+    assert isinstance(found, Estimate)
+
+
+def test_a_micro_batch_leaves_no_gpu_idle_that_a_smaller_one_would_not():
+    estimator = TrainingEstimator(Train(shape=named_model("Llama-3.2-1B"), global_batch=24), coefficients())
+    board = supply("H100")
+    best, _ = estimator.best(cluster_of(board, 8), "bf16", sure=True)
+    assert best is not None
+    assert best.plan.micro_batches * best.plan.micro_batch == 3
 
 
 def test_pcie_is_told_where_gpus_exchange_much():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cumulo.advisor.topology import typical_cluster
 from cumulo.advisor.training import TrainingPlan, step_time
+from cumulo.advisor.training_layers import share_of_best
 from cumulo.catalog.coefficients import coefficients
 from cumulo.catalog.kinds import all_kinds, find
 from cumulo.catalog.models import named_model
@@ -60,6 +61,34 @@ def test_a_rate_that_nobody_knows_is_not_invented():
 
 def test_twice_the_batch_takes_nearly_twice_the_time():
     assert seconds(replace(PLAN, global_batch=128)) == pytest.approx(2 * seconds(PLAN), rel=0.1)
+
+
+def test_gpus_whose_batch_does_not_come_out_even_wait_for_the_others():
+    assert seconds(replace(PLAN, global_batch=65)) == pytest.approx(seconds(replace(PLAN, global_batch=72)))
+
+
+def test_the_faster_the_tensor_cores_the_less_of_their_rate_is_reached():
+    kinds = [find(name)[0] for name in ("A100-80GB", "H100", "B200")]
+    boards = [(kind.typical, kind.architecture) for kind in kinds]
+    for work in ("matmul", "attention"):
+        shares = [share_of_best(work, board, name, HELD.training) for board, name in boards if board]
+        assert shares == sorted(shares, reverse=True)
+        assert all(0 < share < 1.2 for share in shares)
+
+
+def test_a_gpu_that_holds_many_experts_adds_up_many_gradients():
+    few, many = replace(MIXTURE, micro_batch=1), replace(MIXTURE, micro_batch=1, ep=1)
+    spent = [step_time(plan, cluster(), HELD).elementwise for plan in (few, many)]
+    assert spent[1] > 1.2 * spent[0]
+    lora = replace(MIXTURE, method="lora", ep=1)
+    assert step_time(lora, cluster(), HELD).elementwise < spent[1]
+
+
+def test_newer_attention_kernels_gain_where_the_board_has_what_they_use():
+    newer, older = replace(PLAN, dp=8, sharding="zero1", stack="megatron"), replace(PLAN, sharding="zero1")
+    for name, gains in (("A100-80GB", False), ("H100-80GB", True), ("B300", True)):
+        one, other = (step_time(plan, cluster(name), HELD).attention for plan in (newer, older))
+        assert (one < 0.7 * other) is gains
 
 
 def test_computing_again_costs_about_a_third():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from cumulo.advisor.estimate import Range, Spread
-from cumulo.advisor.training_layers import achieved_rate
+from cumulo.advisor.training_layers import achieved_rate, share_of_best
 from cumulo.catalog.coefficients import Coefficients, Section
 from cumulo.catalog.kinds import GpuKind
 from cumulo.catalog.prices import ListPrice, price
@@ -155,8 +155,8 @@ def step_seconds(
 
 def _rate(operation: Operation, kind: GpuKind, board: Variant, constants: Section) -> float:
     """Operations a second. PyTorch lets convolutions of float32 use TF32, and products not."""
-    table = "attention_share" if operation.kind == "attention" else "matmul_share"
-    share = constants.pick(table, kind.architecture)
+    work = "attention" if operation.kind == "attention" else "matmul"
+    share = share_of_best(work, board, kind.architecture, constants)
     if operation.dtype == "float64":
         return (board.fp64_tensor_tflops or board.fp64_tflops or 0.0) * 1e12 * share
     precision = _COMPUTED.get(operation.dtype, "fp32")

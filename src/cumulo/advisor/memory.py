@@ -13,14 +13,14 @@ from cumulo.advisor.training_plan import TrainingPlan
 from cumulo.catalog.coefficients import Coefficients, Section
 from cumulo.catalog.models import ModelShape
 
-# Bytes a parameter: weights, gradients, optimizer.
-_STATES: Final = {
+STATES: Final = {
     "adamw": (2.0, 4.0, 12.0),
     "adamw-bf16": (2.0, 2.0, 4.0),
     "adamw-8bit": (2.0, 2.0, 2.0),
     "paged-8bit": (2.0, 0.0, 0.0),
     "sgd": (2.0, 2.0, 0.0),
 }
+"""Bytes a parameter: weights, gradients, optimizer."""
 WEIGHT_BYTES: Final = {
     "fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625,
     "nf4": 0.5625, "nf4-dq": 0.516,
@@ -112,7 +112,7 @@ def _states(plan: TrainingPlan) -> tuple[float, float, float]:
     if plan.method != "full":
         base = held_weights(shape, held_as(plan)) / spread_over
         return base / (group if stage == 3 else 1), 4 * trained, 12 * trained
-    weight, gradient, state = (4.0, 4.0, 8.0) if plan.precision in ("fp32", "tf32") else _STATES[plan.optimizer]
+    weight, gradient, state = (4.0, 4.0, 8.0) if plan.precision in ("fp32", "tf32") else STATES[plan.optimizer]
     states = state * plan.trainable_parameters / plan.tp / plan.pp / group if stage else state * trained
     return (
         weight * trained / (group if stage == 3 else 1),

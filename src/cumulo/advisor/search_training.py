@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from cumulo.advisor.answer_text import figure
-from cumulo.advisor.memory import CONTEXT_BYTES, Memory, training_memory
+from cumulo.advisor.memory import CONTEXT_BYTES, STATES, Memory, training_memory
 from cumulo.advisor.plans import Estimate, Refusal, Supply
 from cumulo.advisor.questions import Train
 from cumulo.advisor.search_board import cluster_of, refused_precision
@@ -41,7 +41,9 @@ START_S: Final = 300.0
 """Until the first step: an instance starts, weights are loaded, kernels compiled. Assumed, and told."""
 
 
-class _Candidate(NamedTuple):
+class Candidate(NamedTuple):
+    """A layout that fits."""
+
     plan: TrainingPlan
     time: StepTime
     memory: Memory
@@ -122,14 +124,14 @@ class TrainingEstimator:
             return Refusal("network", f"{supply.name}: what joins such instances is not known")
         cluster = cluster_of(supply, gpus)
         for sure in (True, False):
-            best, short = self._best(cluster, precision, sure=sure)
+            best, short = self.best(cluster, precision, sure=sure)
             if best is not None:
                 return self._told(best, supply=supply, tight=not sure)
         return _too_little(short, supply, gpus)
 
-    def _best(self, cluster: Cluster, precision: Precision, *, sure: bool) -> tuple[_Candidate | None, Memory | None]:
+    def best(self, cluster: Cluster, precision: Precision, *, sure: bool) -> tuple[Candidate | None, Memory | None]:
         """The fastest layout that fits (`sure`: even at the upper end of its range), or the least memory that lacks."""
-        best: _Candidate | None = None
+        best: Candidate | None = None
         short: Memory | None = None
         for plan in self._layouts(cluster, precision):
             fitting, memory = self._fitting(plan, cluster, sure=sure)
@@ -138,7 +140,7 @@ class TrainingEstimator:
                 continue
             time = step_time(fitting, cluster, self.coefficients)
             if best is None or time.total.expected < best.time.total.expected:
-                best = _Candidate(fitting, time, memory)
+                best = Candidate(fitting, time, memory)
         return best, short
 
     def _layouts(self, cluster: Cluster, precision: Precision) -> Iterator[TrainingPlan]:
@@ -171,7 +173,8 @@ class TrainingEstimator:
             if not possible or shape.heads % tp or shape.kv_heads % tp:
                 continue
             ep = _expert_groups(shape.experts, dp)
-            states = shape.parameters / (tp * pp * ep) * (2 + 16 / dp)
+            weight, gradient, state = STATES[base.optimizer]
+            states = shape.parameters / (tp * pp * ep) * (weight + gradient + state / dp)
             if states > cluster.memory_bytes:
                 continue
             yield replace(
@@ -205,12 +208,13 @@ class TrainingEstimator:
         while 2 * plan.micro_batch <= most:
             tried = replace(plan, micro_batch=2 * plan.micro_batch)
             need = training_memory(tried, cluster, self.coefficients)
-            if not _holds(need, sure=sure):
+            idle = tried.micro_batches * tried.micro_batch > plan.micro_batches * plan.micro_batch
+            if idle or not _holds(need, sure=sure):
                 break
             plan, memory = tried, need
         return plan, memory
 
-    def _told(self, one: _Candidate, *, supply: Supply, tight: bool) -> Estimate:
+    def _told(self, one: Candidate, *, supply: Supply, tight: bool) -> Estimate:
         steps, (plan, time, memory) = self.question.steps, one
         return Estimate(
             layout=layout(plan),

@@ -91,9 +91,9 @@ def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) 
     optimizer = _optimizer(plan, cluster, constants)
     launch = count * micro.launch + constants.number("step_seconds")
     expected = count * micro.total + bubble + sent + gradients + optimizer + constants.number("step_seconds")
-    target = "training_moe" if plan.shape.experts else "training_dense"
+    target = spread_of(plan)
     few = constants.pick("cases", *lineage(cluster.architecture)) < _FEW_CASES
-    if few or not resembles_measured(cluster.variant, cluster.architecture, constants):
+    if target != "training_tuned" and (few or not resembles_measured(cluster.variant, cluster.architecture, constants)):
         target += "_unseen"
     return StepTime(
         matmul=count * micro.work.matmul,
@@ -110,6 +110,16 @@ def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) 
     )
 
 
+def spread_of(plan: TrainingPlan) -> str:
+    """Which results tell how far off the time of such a plan is.
+
+    Fine-tuning's are few, of small batches and of software that nobody tuned: they scatter more than pretraining's.
+    """
+    if plan.method != "full":
+        return "training_tuned"
+    return "training_moe" if plan.shape.experts else "training_dense"
+
+
 def _micro_batch(plan: TrainingPlan, cluster: Cluster, constants: Section) -> _MicroBatch:
     """Of the slowest stage: the last one has the vocabulary's head as well, unless layers can make up for it."""
     rates, shape = Rates.of(plan, cluster, constants), plan.shape
@@ -120,6 +130,7 @@ def _micro_batch(plan: TrainingPlan, cluster: Cluster, constants: Section) -> _M
     uneven = shape.layers % (plan.pp * plan.virtual) != 0
     heads = 1 / plan.pp if uneven else 1.0
     work = _sum(_sum(_scaled(dense, count), _scaled(sparse, sparse_count)), _scaled(head, heads))
+    work = work._replace(elementwise=work.elementwise + _accumulating(plan, rates))
     tensor = shape.layers / plan.pp * _tensor_parallel(plan, cluster, constants)
     expert = sparse_count * _expert_parallel(plan, cluster, constants)
     busy = work.total + tensor + expert
@@ -145,6 +156,18 @@ def _passes(plan: TrainingPlan, forward: Work) -> Work:
         forward.attention * (3.5 + attention_again),
         forward.elementwise * (3 + again),
     )
+
+
+def _accumulating(plan: TrainingPlan, rates: Rates) -> float:
+    """Of a micro-batch: its gradients are added to those of all weights that a GPU holds, also of idle experts.
+
+    Where experts are spread over few GPUs, each GPU holds many, and each gets few tokens for all that traffic.
+    """
+    if plan.method != "full":
+        return 0.0
+    experts = expert_parameters(plan.shape)
+    held = (plan.shape.parameters - experts + experts / plan.ep) / plan.tp / plan.pp
+    return rates.accumulate * held / rates.memory
 
 
 def _tensor_parallel(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:

@@ -21,6 +21,9 @@ _TERA: Final = 1e12
 _MEASURED_PER_WATT: Final = {"Volta": 0.42, "Ampere": 0.78, "Ada": 0.37, "Hopper": 1.41, "Blackwell": 2.25}
 _MOST_UNTHROTTLED: Final = 1.3
 _ALIKE: Final = 0.06
+_A100_PEAK: Final = 312.0
+# Their tensor cores and copies run beside the other work of a kernel, which newer attention kernels use and older not.
+_ASYNCHRONOUS: Final = frozenset({"Hopper", "Blackwell"})
 
 
 class Work(NamedTuple):
@@ -52,6 +55,10 @@ class Rates:
     """Bytes that a 4-bit weight moves to become a 16-bit one."""
     grouped: float
     """Of products of experts, for large ones."""
+    routed: float
+    """Bytes moved for a value of a token that goes to an expert and comes back: sorted, padded, weighed."""
+    accumulate: float
+    """Bytes moved a weight to add a micro-batch's gradient to what is there."""
 
     @classmethod
     def of(cls, plan: TrainingPlan, cluster: Cluster, constants: Section) -> "Rates":
@@ -67,23 +74,27 @@ class Rates:
             )
         # GeForce boards clock higher than their makers reckon with, so that results ask for more than the whole peak.
         most = _peak(variant, wide) * min(_throttled(variant, architecture), 1.0) * _TERA
-        base = min(best * constants.pick("matmul_share", *lineage(architecture)), most)
+        base = min(best * share_of_best("matmul", variant, architecture, constants), most)
         matmul, grouped = base, base * constants.number("grouped_share")
         if plan.precision in ("fp8", "fp4") and _peak(variant, plan.precision):
             narrow = achieved_rate(variant, architecture, constants, plan.precision) / best
             matmul *= max(narrow * constants.number(f"{plan.precision}_share"), 1.0)
             grouped *= constants.number("grouped_narrow_gain")
-        attention = constants.pick("attention_share", *lineage(architecture))
+        attention = share_of_best("attention", variant, architecture, constants)
+        if set(lineage(architecture)) & _ASYNCHRONOUS:
+            attention *= constants.pick("attention_gain", plan.stack)
         return cls(
             matmul=matmul,
             matmul_16=base,
-            attention=best * attention * constants.pick("attention_gain", plan.stack),
+            attention=best * attention,
             memory=(variant.memory_bandwidth or 500e9) * constants.number("memory_share"),
             fill=constants.number("fill"),
             fill_grouped=constants.number("fill_grouped"),
             elementwise=constants.pick("elementwise", plan.stack) * (1 if wide == "bf16" else 2),
             dequantise=constants.number("dequantise_bytes"),
             grouped=grouped,
+            routed=constants.number("routed_bytes"),
+            accumulate=constants.number("accumulate_bytes"),
         )
 
 
@@ -107,7 +118,7 @@ def forward_expert_layer(plan: TrainingPlan, rates: Rates) -> Work:
     per_expert = tokens * plan.ep * shape.active_experts / max(shape.experts, 1)
     experts = _product(plan, rates, parameters=active, tokens=tokens, inner=width, batch=per_expert)
     routed = shape.active_experts * width + shape.shared_ffn
-    moved = 2 * 2 * 2 * tokens * shape.active_experts * shape.hidden  # gathered and scattered, read and written
+    moved = rates.routed * tokens * shape.active_experts * shape.hidden
     elementwise = _elementwise(plan, rates, inner=routed) + moved / rates.memory
     return Work(attention + experts, _attention(plan, rates), elementwise)
 
@@ -176,6 +187,17 @@ def achieved_rate(variant: Variant, architecture: str | None, constants: Section
     if variant.name in measured:
         return peak * measured[variant.name] * _TERA
     return peak * constants.pick(table, *lineage(architecture)) * _throttled(variant, architecture) * _TERA
+
+
+def share_of_best(kind: str, variant: Variant, architecture: str | None, constants: Section) -> float:
+    """What training reaches of a board's best rate, by kind of operation: `matmul` or `attention`.
+
+    The faster a board's tensor cores, the more its memory and all else that is not their work hold them up: the share
+    falls by a power of the peak, and each architecture is a little off that line.
+    """
+    peak = (_peak(variant, "bf16") or _A100_PEAK) / _A100_PEAK
+    level, fall = constants.number(f"{kind}_share"), constants.number(f"{kind}_fall")
+    return float(level * peak**-fall * constants.pick(f"{kind}_own", *lineage(architecture)))
 
 
 def lineage(architecture: str | None) -> tuple[str | None, ...]:

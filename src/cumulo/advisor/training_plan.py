@@ -52,8 +52,8 @@ class TrainingPlan:
 
     @property
     def micro_batches(self) -> int:
-        """How many a pipeline works off in a step; at least one."""
-        return max(round(self.global_batch / (self.dp * self.micro_batch)), 1)
+        """How many a pipeline works off in a step: where they don't come out even, some GPUs wait for the others."""
+        return max(-(-self.global_batch // (self.dp * self.micro_batch)), 1)
 
     @property
     def tokens(self) -> int:
