@@ -1,5 +1,8 @@
 """Advice over HTTP: this cloud's GPUs first, every answer as its description says, bad questions refused."""
 
+import subprocess
+import sys
+
 import pytest
 
 from cumulo.client import Client
@@ -31,6 +34,11 @@ def test_this_cloud_s_gpus_come_first_and_rentals_beside_them(box):
     assert told.reasoning
     assert told.prices.startswith("list prices of")
     assert told.confidence == 0.8
+
+
+def test_a_server_that_nobody_asks_does_not_import_the_advisor():
+    script = "import sys, cumulo.server.app; print(any(name.startswith('cumulo.advisor') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_what_launches_it_here_is_a_run_file_that_this_cloud_takes(box):

@@ -14,6 +14,8 @@ from typing import Final
 
 from cumulo.catalog.naming import informative_words, reduce_name
 from cumulo.catalog.variants import Variant, load_variants
+from cumulo.domain.errors import CumuloError
+from cumulo.domain.names import printable
 from cumulo.domain.quantities import GIB
 
 DATA: Final = Path(__file__).with_name("data")
@@ -102,6 +104,13 @@ def suggest(name: str, *, limit: int = 3) -> list[str]:
     spelled = _spellings()
     close = difflib.get_close_matches(reduce_name(name).key, spelled, n=2 * limit, cutoff=0.6)
     return list(dict.fromkeys(spelled[key] for key in close))[:limit]
+
+
+def unknown_gpu(name: str) -> CumuloError:
+    """What to tell somebody who named a GPU that nobody knows."""
+    near = suggest(name)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`cumulo gpus` lists what is known"
+    return CumuloError("unknown_gpu", f"no GPU {printable(name, 60)!r} is known", hint=hint)
 
 
 def from_nvml_name(name: str, memory_bytes: int) -> GpuKind:

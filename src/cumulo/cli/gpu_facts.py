@@ -2,13 +2,12 @@
 
 from typing import Final
 
-from cumulo.catalog.kinds import GpuKind, all_kinds, find, suggest
+from cumulo.catalog.kinds import GpuKind, all_kinds, find, unknown_gpu
 from cumulo.catalog.mig import mig_profiles
 from cumulo.catalog.naming import reduce_name
 from cumulo.catalog.prices import ListPrice
 from cumulo.catalog.variants import Variant
 from cumulo.cli import phrases
-from cumulo.domain.errors import CumuloError
 from cumulo.domain.quantities import NANO
 
 UNKNOWN: Final = "unknown"
@@ -36,9 +35,7 @@ def kinds_of(name: str) -> tuple[GpuKind, ...]:
     """The kinds that a name means. Raises CumuloError (`unknown_gpu`)."""
     if kinds := find(name):
         return kinds
-    near = suggest(name)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`cumulo gpus` lists what is known"
-    raise CumuloError("unknown_gpu", f"no GPU {phrases.clean(name)!r} is known", hint=hint)
+    raise unknown_gpu(name)
 
 
 def shown(name: str, kind: GpuKind, board: Variant | None) -> str:

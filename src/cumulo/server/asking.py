@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from cumulo.advisor.advise import Market
 from cumulo.advisor.questions import Serve, Train, Wanted
 from cumulo.advisor.supply import OwnGpus, known_clouds, own_supplies, rented_supplies
-from cumulo.catalog.kinds import all_kinds, resolve, suggest
+from cumulo.catalog.kinds import all_kinds, resolve, unknown_gpu
 from cumulo.catalog.models import ModelShape, check_shape, named_model, shape_from_config
 from cumulo.control.answers import Offer
 from cumulo.domain.ask import AskError, GpuAsk, parse_gpu_ask
@@ -121,12 +121,7 @@ def admitted(ask: GpuAsk) -> frozenset[str]:
     for name in ask.names:
         found = resolve(name)
         if not found:
-            near = suggest(name)
-            raise CumuloError(
-                "unknown_gpu",
-                f"no GPU {printable(name, 60)!r} is known",
-                hint=f"did you mean {' or '.join(near)}?" if near else "`cumulo gpus` lists them",
-            )
+            raise unknown_gpu(name)
         names |= found
     kinds = [kind for kind in all_kinds() if not ask.names or kind.name in names]
     low, high = ask.memory_min or 0, ask.memory_max or 1 << 62
