@@ -85,6 +85,7 @@ class Market:
 
     cloud: Cloud
     seed: int
+    most_steps: int
     sent: list[Sent] = field(default_factory=list)
     rng: random.Random = field(init=False)
 
@@ -96,7 +97,11 @@ class Market:
     def fill(self) -> None:
         """Sends spot runs until so many are active."""
         for _ in range(SPOT_RUNS - sum(run.purchase == "spot" for run in self.client.runs(active=True))):
-            steps, stays, nodes = self.rng.randint(40, 110), self.rng.random() < 0.4, self.rng.choice((1, 1, 1, 2))
+            steps, stays, nodes = (
+                self.rng.randint(self.most_steps // 3, self.most_steps),
+                self.rng.random() < 0.4,
+                self.rng.choice((1, 1, 1, 2)),
+            )
             told = {"STEPS": steps, "PAUSE": PAUSE_S, "INTERVAL": INTERVAL_S, "STAYS": int(stays)}
             run = self.client.submit(
                 {
@@ -194,7 +199,9 @@ def all_is_well(market: Market) -> Outcome:
         result = (outputs(market.cloud, one.id) / f"result-{rank}").read_text()
         assert result == undisturbed(one.steps), f"{one.id} ended otherwise than undisturbed"
         reasons = [instances[life.instance]["reason"] for life in each]
-        assert reasons == ["preempted"] * (len(each) - 1) + ["succeeded"], (one, reasons)
+        # A rank that is done while its peer must leave does its last steps again with it.
+        assert {*reasons[:-1]} <= ({"preempted", "succeeded"} if one.nodes > 1 else {"preempted"}), (one, reasons)
+        assert reasons[-1] == "succeeded", (one, reasons)
         redone += [_redone(one, *pair) for pair in itertools.pairwise(each)]
     _one_at_a_time(told, instances)
     rows = [row for row in instances.values() if row["reason"] == "preempted"]

@@ -14,20 +14,20 @@ pytestmark = pytest.mark.system
 
 
 def test_a_few_preemptions(new_cloud):
-    survives(new_cloud, preemptions=10, kills=2, seed=1)
+    survives(new_cloud, preemptions=10, kills=2, most_steps=50, seed=1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_two_hundred_preemptions(new_cloud):
-    survives(new_cloud, preemptions=200, kills=20, seed=2)
+    survives(new_cloud, preemptions=200, kills=20, most_steps=110, seed=2)
 
 
-def survives(new_cloud: Callable[..., Cloud], *, preemptions: int, kills: int, seed: int) -> None:
+def survives(new_cloud: Callable[..., Cloud], *, preemptions: int, kills: int, most_steps: int, seed: int) -> None:
     """Preempts so often, kills the server so often meanwhile, and holds the outcome against the evidence."""
     cloud = new_cloud(emulate=NODES)
     cloud.start()
-    market, rng = Market(cloud, seed), random.Random(seed)
+    market, rng = Market(cloud, seed, most_steps), random.Random(seed)
     market.fill()
     killed = 0
     while (done := market.preempted()) < preemptions:
