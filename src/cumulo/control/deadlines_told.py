@@ -28,9 +28,8 @@ def check_deadline(spec: RunSpec, now: float) -> None:
     least_s = work_s + facts.start_of(spec, None)
     if least_s > left_s:
         earliest = datetime.fromtimestamp(now + least_s, UTC).isoformat(timespec="seconds")
-        text = (
-            f"{format_duration(work_s)} of work can't be done in {format_duration(left_s)}, even on-demand from now on"
-        )
+        time = format_duration(round(left_s))
+        text = f"{format_duration(work_s)} of work can't be done in {time}, even on-demand from now on"
         hint = f"the earliest is in {format_duration(least_s)}: give --deadline {least_s:.0f}s or later"
         raise _refused(text, hint=hint, earliest=earliest)
 

@@ -68,6 +68,11 @@ class SpotHistory:
             lost = EndReason.PREEMPTED in (instance.reason, instance.stop_reason)
             self._lasted(pool_of(instance), instance.started_at, instance.ended_at, lost=lost)
 
+    def placed(self, instance: LiveInstance, waited_from: float) -> None:
+        """An instance was placed, whose unit has waited since then."""
+        if instance.rank == 0 and instance.purchase is PurchaseOption.SPOT:
+            self.waited(pool_of(instance), instance.placed_at - waited_from, came=True)
+
     def waited(self, pool: Pool, seconds: float, *, came: bool) -> None:
         """A unit waited for spot, until it `came` or the unit took something else."""
         if seconds >= AT_ONCE_S:

@@ -212,7 +212,7 @@ class ControlLoop:
         began = self._clock()
         placed = place_waiting(self.seen, batch, self._rates, now)
         self._pacing.passed(began, self._clock(), did=len(batch.events) > events)
-        self.deadlines.passed(self.seen, now)
+        self.deadlines.passed(self.seen, placed, now)
         for instance in placed:
             self.seen.learning.placed((instance.run_id, instance.unit, instance.attempt), now)
         return placed
