@@ -140,6 +140,17 @@ def test_a_preempted_run_says_for_whom_when_and_what_was_lost(cloud):
     assert cloud.seen == cloud.fresh()
 
 
+def test_what_is_saved_at_the_very_end_is_not_lost(cloud):
+    run_id, name = cloud.launch("A100:4", name="small", purchase=SPOT)
+    cloud.submit("A100:4", name="big")
+    cloud.engine.obedient = False
+    cloud.look()
+    cloud.engine._see(name, checkpoint=f'{{"checkpoint": {cloud.clock()}}}')
+    cloud.engine.end(name, 0, EndReason.CANCELLED)
+    cloud.look()
+    assert "what it had done is saved" in cloud.control.why(run_id).last_attempt
+
+
 def test_a_gang_has_one_moment_also_after_a_restart(quick_db, tmp_path):
     cloud = Cloud(quick_db, tmp_path, engine=FakeEngine(Clock(), (node("one"), node("two")))).ready()
     cloud.engine.obedient = False
@@ -205,6 +216,7 @@ def test_the_past_is_told_in_a_sentence():
     made_room = Attempt(2, EndReason.PREEMPTED, 143, 10.0, 70.0, None, "r9-0-1")
     text = "attempt 2 made room for big (r9) 1m 30s ago; it told of no checkpoint in the 1m 00s that it ran"
     assert past_text([made_room], {"r9": "big"}, 160.0) == text
-    saved = made_room._replace(saved_at=69.5)
-    text = "attempt 2 made room for r9 1m 30s ago; 0.5s of work since its last checkpoint is lost"
+    saved = made_room._replace(saved_at=67.5)
+    text = "attempt 2 made room for r9 1m 30s ago; 2.5s of work since its last checkpoint is lost"
     assert past_text([saved], {}, 160.0) == text
+    assert past_text([saved._replace(saved_at=69.9)], {}, 160.0).endswith("what it had done is saved")

@@ -57,9 +57,11 @@ def test_every_variable_that_a_run_sees_is_told(tmp_path):
     spec = InstanceSpec(
         instance_id="i", cloud_id="c", run_id="r", run_name="n", project="p", unit=0, attempt=1, rank=0, node="n",
         slices=(), cpus_milli=1000, memory_bytes=1, identity=Identity(name="ada"), command="true", array_index=0,
+        hazard=((0.0, 1e-4),),
     )  # fmt: skip
     text = (DOCS / "run-file.md").read_text()
-    told = ours(spec, checkpoint=tmp_path, outputs=tmp_path, progress=tmp_path)
+    folders = dict.fromkeys(("checkpoint", "outputs", "progress", "notice", "library"), tmp_path)
+    told = ours(spec, **folders, now=0.0)
     assert [name for name in told if f"`{name}`" not in text] == []
 
 

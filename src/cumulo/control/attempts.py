@@ -80,9 +80,9 @@ def loop_text(past: Sequence[Attempt], furthest_at: float | None) -> str:
     if len(alike) < MOST_ALIKE:
         return ""
     longest = max(one.ended_at - one.began_at for one in alike)
+    soon = "at once" if longest < 1.0 else f"within {_seconds(longest)}"
     return (
-        f"{len(alike)} attempts in a row {ended_text(alike[0])} within {_seconds(longest)}, "
-        "and none got further, so it is not tried again"
+        f"{len(alike)} attempts in a row {ended_text(alike[0])} {soon}, and none got further, so it is not tried again"
     )
 
 
@@ -114,7 +114,9 @@ def past_text(past: Sequence[Attempt], names: dict[str, str], now: float) -> str
     if last.made_room_for is not None:
         run_id = last.made_room_for.partition("-")[0]
         how = f"made room for {names[run_id]} ({run_id})" if run_id in names else f"made room for {run_id}"
-    if last.saved_at is not None:
+    if last.saved_at is not None and last.lost_s < 1.0:
+        lost = "what it had done is saved"
+    elif last.saved_at is not None:
         lost = f"{_seconds(last.lost_s)} of work since its last checkpoint is lost"
     else:
         lost = f"it told of no checkpoint in the {_seconds(last.lost_s)} that it ran"

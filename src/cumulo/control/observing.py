@@ -26,14 +26,14 @@ def observe(seen: Picture, batch: Batch, instance: LiveInstance, observed: Obser
     run, _ = seen.unit_of(instance)
     if observed.started_at is not None and instance.started_at is None:
         _started(seen, batch, instance, observed.started_at)
+    if observed.checkpoint is not None:  # also what it saved at the very end
+        _observe_checkpoint(seen, batch, instance, observed.checkpoint, now)
     if observed.state is InstanceState.ENDED:
         end_instance(seen, batch, instance, observed, now)
     elif _STATES.index(observed.state) > _STATES.index(instance.state):
         move_instance(batch, run, instance, observed.state, now)
     if observed.progress is not None:
         observe_progress(batch, run, observed.progress, now)
-    if observed.checkpoint is not None:
-        _observe_checkpoint(seen, batch, instance, observed.checkpoint, now)
 
 
 def _started(seen: Picture, batch: Batch, instance: LiveInstance, at: float) -> None:

@@ -49,7 +49,7 @@ def _settle_attempt(batch: Batch, run: LiveRun, unit: LiveUnit, now: float) -> N
         return
     message = cause.message or _in_words(cause, run)
     if looping and _may_retry(run, reason):
-        message = f"{looping}: {message}" if cause.message else looping
+        message = looping if cause.exit_code is not None else f"{looping}: {message}"
     if causes and run.spec.ask.nodes > 1 and reason not in (EndReason.CANCELLED, EndReason.STOPPED):
         message = f"rank {cause.rank}: {message}"
     end_unit(batch, run, unit, reason, cause.exit_code, message, cause.ended_at or now)
