@@ -242,6 +242,8 @@ def _type(schema: Mapping[str, Any]) -> str:
     if "const" in schema:
         return f"`{schema['const']}`"
     kind = schema.get("type", "")
+    if isinstance(kind, list):
+        return " or ".join(_type({"type": one}) for one in kind)
     if kind == "array":
         return f"list of {_type(schema.get('items', {})) or 'anything'}"
     if kind == "object":

@@ -43,6 +43,6 @@ def test_encoding_gives_back_what_was_decoded():
         "name": "n", "kind": "task", "ask": "A100:8", "units": 1, "nodes": 1, "satisfiable": True, "starts_now": False,
         "queue_position": 2, "choices": [], "problems": ["p"], "suggestions": [], "warnings": [], "runtime": None,
         "max_duration_s": 5.0, "expected_start": "2026-11-30T10:00:00.000001Z", "expected_earliest": None,
-        "expected_latest": "2026-11-30T11:00:00.000001Z", "deadline": None,
+        "expected_latest": "2026-11-30T11:00:00.000001Z", "deadline": None, "purchase": "spot", "max_price_usd_h": 0.8,
     }  # fmt: skip
     assert encode(decode(Plan, data)) == data

@@ -1,21 +1,36 @@
 """`offers`, `nodes` and `top`: what can be had, who holds what, and what it is doing."""
 
+from datetime import timedelta
+
 import click
 
 from cumulo.cli import phrases, slices
+from cumulo.cli.actions import DURATION
 from cumulo.cli.phrases import DASH, clean
 from cumulo.cli.session import Session, with_session
 from cumulo.cli.tables import Column, render
 from cumulo.cli.watch import show, watch_option
 from cumulo.client.answers.cloud import Device, Node, Offer, Telemetry
+from cumulo.domain.quantities import format_duration
 from cumulo.domain.sharing import FRACTION_MODES, WHOLE_MILLI
 
 
 @click.command("offers")
 @click.argument("ask", required=False)
+@click.option("--history", is_flag=True, help="Spot prices as they were; ASK is a GPU kind then.")
+@click.option("--since", metavar="TIME", type=DURATION, default="24h", help="With --history: how far back (24h).")
 @with_session
-def offers_command(session: Session, ask: str | None) -> None:
-    """List what GPUs can be launched, for an ASK such as A100:2 or 24GB.., or all."""
+def offers_command(session: Session, ask: str | None, history: bool, since: float) -> None:
+    """List what GPUs can be launched, for an ASK such as A100:2 or 24GB.., or all.
+
+    \b
+    cumulo offers
+    cumulo offers A100:2
+    cumulo offers --history A100-80GB --since 7d
+    """
+    if history:
+        _history(session, ask, since)
+        return
     found = session.client.offers(ask)
     if session.as_json:
         session.print_json(found)
@@ -23,6 +38,19 @@ def offers_command(session: Session, ask: str | None) -> None:
         click.echo(f"Nothing here offers {clean(ask)}." if ask else "No GPUs here. Runs without GPUs can be launched.")
     else:
         click.echo(offers(found))
+
+
+def _history(session: Session, kind: str | None, seconds: float) -> None:
+    from cumulo.cli import history  # the catalogue, which a list of offers does not need
+
+    found = history.of_kind(session.client.prices(since=str(seconds)), kind)
+    if session.as_json:
+        session.print_json(found)
+    elif not found:
+        click.echo(f"No spot price of {clean(kind or 'any GPU')} is known: they begin once the admin sets rates.")
+    else:
+        until = phrases.now()
+        click.echo(history.drawn(found, since=until - timedelta(seconds=seconds), until=until))
 
 
 def offers(found: tuple[Offer, ...]) -> str:
@@ -36,11 +64,19 @@ def offers(found: tuple[Offer, ...]) -> str:
             clean(offer.gpu), clean(f"{offer.mode} {offer.profile or _fraction(offer)}".strip()),
             phrases.gib(offer.memory_gb), offer.isolation, clean(offer.region), offer.purchase,
             phrases.usd(offer.price_usd_h), phrases.usd(offer.rental_usd_h), _available(offer),
-            str(offer.max_per_node), "EMULATED" if offer.emulated else "",
+            str(offer.max_per_node), _note(offer),
         ]
         for offer in found
     ]  # fmt: skip
     return render(columns, rows)
+
+
+def _note(offer: Offer) -> str:
+    if offer.shown_usd_h is not None and offer.shown_usd_h != offer.price_usd_h:
+        return f"smoothed {phrases.usd(offer.shown_usd_h)}"
+    if offer.term_s is not None:
+        return f"for {format_duration(offer.term_s).removesuffix(' 0h')}, used or not"
+    return "EMULATED" if offer.emulated else ""
 
 
 def _fraction(offer: Offer) -> str:

@@ -42,6 +42,7 @@ COMMANDS = {
     "stop": Entry("actions", _WORK, "Stop a dev run; it can start again."),
     "start": Entry("actions", _WORK, "Start a stopped dev run again."),
     "offers": Entry("cloud", _CLOUD, "List what GPUs can be launched, and at what price."),
+    "reservations": Entry("reservations", _CLOUD, "List what is reserved; reserve GPUs, or give them back."),
     "gpus": Entry("gpus", _CLOUD, "Show what GPUs are capable of and rent for; compare them."),
     "advise": Entry("advise", _CLOUD, "Advise which GPU, how many, how long, how much."),
     "nodes": Entry("cloud", _CLOUD, "List nodes, and who holds which GPU."),

@@ -72,13 +72,18 @@ def price(plan: Plan) -> str:
     if not plan.choices:
         return ""
     choice = plan.choices[0]
+    bid = "" if plan.max_price_usd_h is None else f"your bid of {phrases.usd(plan.max_price_usd_h)} a GPU"
     if "(emulated)" in choice.devices:
-        return "none: emulated devices have no price"
+        return "none: emulated devices have no price" + (f"; {bid} only says who goes first" if bid else "")
     if choice.price_usd_h is None:
         return ""
     own = f"{phrases.usd(choice.price_usd_h)}/h"
-    if choice.price_usd_h == 0:
-        own = "$0.00/h, your own hardware"
+    if plan.purchase == "reserved":
+        own = "$0.00/h: its reservation is paid for, used or not"
+    elif choice.price_usd_h == 0:
+        own = "$0.00/h, your own hardware" + (f"; {bid} only says who goes first" if bid else "")
+    elif plan.purchase == "spot":
+        own += f" as spot now, never more than {bid or 'on demand'}"
     return own + _rent(choice)
 
 

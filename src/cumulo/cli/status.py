@@ -93,6 +93,7 @@ def details(run: Run) -> str:
     rows = [
         ("kind", run.kind),
         ("ask", clean(run.ask)),
+        ("bought", _bought(run)),
         ("where", clean(run.placed_on)),
         ("priority", str(run.priority) if run.priority else ""),
         ("user", f"{clean(run.account)}, project {clean(run.project)}"),
@@ -111,6 +112,16 @@ def details(run: Run) -> str:
     ]
     text = f"{head}\n{pairs(rows)}"
     return f"{text}\n\n{instances(run.instances)}" if run.instances else text
+
+
+def _bought(run: Run) -> str:
+    """How its GPUs are bought, where that is not on demand."""
+    if run.purchase == "on-demand":
+        return ""
+    bid, reservation = run.spec.get("max_price_usd_h"), run.spec.get("reservation")
+    if bid is not None:
+        return f"as {run.purchase}, at most {phrases.usd(bid)}/h for a GPU"
+    return f"as {run.purchase}, from reservation {clean(reservation)}" if reservation else f"as {run.purchase}"
 
 
 def _progress(run: Run) -> str:

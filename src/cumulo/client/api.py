@@ -270,6 +270,38 @@ class Client:
         items = self.transport.json("GET", "/v1/offers", query={"gpu": gpu})["items"]
         return tuple(decode(answers.cloud.Offer, item) for item in items)
 
+    def prices(self, gpu: str | None = None, *, since: str | None = None) -> tuple[answers.market.SpotPrice, ...]:
+        """Spot prices as they were since then (a week ago; ISO 8601 or seconds ago), oldest first."""
+        items = self.transport.json("GET", "/v1/prices", query={"gpu": gpu, "since": since})["items"]
+        return tuple(decode(answers.market.SpotPrice, item) for item in items)
+
+    def reservations(self) -> tuple[answers.market.Reservation, ...]:
+        """What is reserved, now or later."""
+        return tuple(decode(answers.market.Reservation, row) for row in self._pages("/v1/reservations", {}))
+
+    def reserve(
+        self,
+        gpus: str,
+        term: str | float,
+        *,
+        project: str | None = None,
+        name: str | None = None,
+        starts_at: str | None = None,
+        upfront: bool = False,
+    ) -> answers.market.Reservation:
+        """Reserves GPUs of one kind, such as `A100-80GB:4`, for a term such as `30d`. Admins only."""
+        given = {"gpus": gpus, "term": term, "project": project, "name": name, "starts_at": starts_at}
+        body = {key: value for key, value in given.items() if value is not None} | {"upfront": upfront}
+        return decode(
+            answers.market.Reservation, self.transport.json("POST", "/v1/reservations", body=body, repeat=False)
+        )
+
+    def give_back(self, reservation: str) -> answers.market.Reservation:
+        """Ends a reservation now, by id or name. Admins only."""
+        return decode(
+            answers.market.Reservation, self.transport.json("DELETE", f"/v1/reservations/{part(reservation)}")
+        )
+
     def advise(self, question: Mapping[str, Any]) -> answers.advice.Advice:
         """Which GPU, how many, how long, how much: `{"train": {"model": "llama-3.1-8b", "method": "lora"}}`.
 

@@ -51,6 +51,8 @@ class Plan:
     problems: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    purchase: str = "on-demand"
+    max_price_nano_h: int | None = None
     runtime: str | None = None
     max_duration_s: float | None = None
     expected_start: float | None = None
@@ -137,7 +139,8 @@ class Offer:
 
     One takes `milli` of a GPU and has `memory_bytes`; `free` could be had now, `total` if nothing were held,
     `max_per_node` of those on one node. For fractions of a size that is not said, `milli` is a whole GPU, `free` counts
-    the GPUs with some room and `free_milli` is all that room.
+    the GPUs with some room and `free_milli` is all that room. `shown_nano_h` is a spot price smoothed, `term_s` how
+    long a reserved one is reserved for.
     """
 
     region: str
@@ -155,3 +158,5 @@ class Offer:
     free: int
     free_milli: int
     max_per_node: int
+    shown_nano_h: int | None = None
+    term_s: float | None = None

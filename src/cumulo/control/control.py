@@ -238,7 +238,7 @@ class Control:
 
     def offers(self, gpu: GpuAsk | None) -> tuple[Offer, ...]:
         self._wait_ready()
-        rows: tuple[Offer, ...] = self._ask(lambda seen: offering.offers(seen, gpu, self._rates))
+        rows: tuple[Offer, ...] = self._ask(lambda seen: offering.offers(seen, gpu, self._rates, self._clock()))
         return rows
 
     def leaks(self) -> tuple[Leak, ...]:

@@ -12,7 +12,6 @@ from cumulo.control.rules import Rules
 from cumulo.domain.lifecycle import EndReason, InstanceState, RunStatus
 from cumulo.domain.node import Device, DeviceHealth, Node, NodeState
 from cumulo.domain.progress import Progress
-from cumulo.domain.reservation import Reservation
 from cumulo.domain.run import PurchaseOption, from_wire
 from cumulo.domain.sharing import SharingMode, Slice
 from cumulo.placement.index import expect
@@ -54,7 +53,7 @@ def load(tx: Connection, rules: Rules | None = None) -> Picture:
             seen.instances[instance_id].metered.append(Metered(since, until, price_nano_h))
     _load_world(tx, seen)
     for one in market.open_reservations(tx):
-        seen.reservations[one["id"]] = Reservation(**one)
+        seen.reservations[one.id] = one
     return seen
 
 

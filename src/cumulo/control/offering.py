@@ -7,6 +7,7 @@ from cumulo.catalog.mig import mig_profiles
 from cumulo.control.answers import Offer
 from cumulo.control.explain import check_gpu_names
 from cumulo.control.live import Picture
+from cumulo.control.options import with_options
 from cumulo.control.rates import Rates
 from cumulo.control.scheduling import rental_nano_h
 from cumulo.domain.ask import GpuAsk
@@ -24,8 +25,8 @@ _Key = tuple[str, str, bool, int, str]
 _ORDER = tuple(SharingMode)
 
 
-def offers(seen: Picture, gpu: GpuAsk | None, rates: Rates) -> tuple[Offer, ...]:
-    """What serves an ask, or all there is: one row for each region, GPU kind, sharing mode and MIG profile.
+def offers(seen: Picture, gpu: GpuAsk | None, rates: Rates, now: float) -> tuple[Offer, ...]:
+    """What serves an ask, or all there is: a row for each region, GPU kind, sharing mode, MIG profile and option.
 
     Raises CumuloError `unknown_gpu`.
     """
@@ -49,7 +50,7 @@ def offers(seen: Picture, gpu: GpuAsk | None, rates: Rates) -> tuple[Offer, ...]
                     free_milli=row.free_milli + (before.free_milli if before else 0),
                     max_per_node=max(on_node[key], before.max_per_node if before else 0),
                 )
-    return tuple(rows[key] for key in sorted(rows))
+    return with_options(seen, tuple(rows[key] for key in sorted(rows)), rates, now)
 
 
 def _ways(use: NodeUse, device: Device) -> Iterator[GpuAsk]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from cumulo.control.answers import Choice, Plan
 from cumulo.control.explain import check_gpu_names, explained, waiting_units
 from cumulo.control.live import Picture
+from cumulo.control.pricing import check_bid, price_of
 from cumulo.control.rates import Rates
 from cumulo.control.scheduling import rental_nano_h
 from cumulo.domain.ask import Ask
@@ -16,8 +17,10 @@ from cumulo.placement.world import Waiting, World
 
 
 def plan(seen: Picture, spec: RunSpec, rates: Rates, now: float) -> Plan:
-    """What would happen to `spec` if it were submitted now. Raises CumuloError `unknown_gpu`."""
+    """What would happen to `spec` if it were submitted now. Raises CumuloError `unknown_gpu`, `invalid_run_file`."""
     check_gpu_names(spec.ask.gpu, seen.world)
+    check_bid(seen.world, spec, rates)
+    spec = _with_reservation(seen, spec)
     queue = waiting_units(seen, now)
     target = as_waiting(spec, now)
     told = explained(seen, queue, target, now)
@@ -31,10 +34,12 @@ def plan(seen: Picture, spec: RunSpec, rates: Rates, now: float) -> Plan:
         satisfiable=why.ever,
         starts_now=told.starts,
         queue_position=0 if told.starts else told.ahead + 1,
-        choices=tuple(_choices(seen.world, spec.ask, rates)),
+        choices=tuple(_choices(seen, spec, rates)),
         problems=() if told.starts else (told.room or why.summary(),),
         suggestions=(change.text,) if change else (),
         warnings=tuple(_warnings(seen.world, spec)),
+        purchase=str(spec.purchase),
+        max_price_nano_h=spec.max_price_nano_h,
         runtime=spec.runtime,
         max_duration_s=spec.max_duration_s,
         expected_start=expected.likely,
@@ -55,12 +60,21 @@ def as_waiting(spec: RunSpec, now: float) -> Waiting:
         duration_s=spec.max_duration_s,
         project=spec.project,
         purchase=spec.purchase,
+        bid_nano_h=spec.max_price_nano_h,
+        reservation=spec.reservation,
         migratable=spec.migratable,
     )
 
 
-def _choices(world: World, ask: Ask, rates: Rates) -> list[Choice]:
+def _with_reservation(seen: Picture, spec: RunSpec) -> RunSpec:
+    """The spec with its reservation as an id, as far as there is one of that name."""
+    own = (one for one in seen.reservations.values() if one.project == spec.project)
+    return replace(spec, reservation=next((one.id for one in own if one.name == spec.reservation), spec.reservation))
+
+
+def _choices(seen: Picture, spec: RunSpec, rates: Rates) -> list[Choice]:
     """Where it could go now, best first: one line for each node placement would take in turn."""
+    world, ask = seen.world, spec.ask
     trial = world.copy()
     found: list[Choice] = []
     while len(found) < 8 and (places := choose(trial, ask)) is not None:
@@ -74,7 +88,15 @@ def _choices(world: World, ask: Ask, rates: Rates) -> list[Choice]:
                 region=use.id.partition("/")[0],
                 node=", ".join(names[:3]) + (f" +{len(names) - 3}" if len(names) > 3 else ""),
                 devices=label if len(places) == 1 else f"{len(places)} nodes x {label}",
-                price_nano_h=0 if emulated else rates.price_nano_h(model, milli),
+                price_nano_h=price_of(
+                    seen,
+                    rates,
+                    node_id=use.id,
+                    kind=model,
+                    milli=milli,
+                    option=spec.purchase,
+                    bid_nano_h=spec.max_price_nano_h,
+                ),
                 rental_nano_h=None if emulated else rental_nano_h(model, milli) or None,
                 free=_how_many(trial, ask, first.node_id),
             )

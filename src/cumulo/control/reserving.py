@@ -107,27 +107,40 @@ def _region(seen: Picture, kind: str) -> str:
     return max(sorted(models), key=lambda region: models[region])
 
 
+def reservable(seen: Picture, kind: str, *, since: float, term_s: float, now: float) -> int:
+    """How many GPUs of a kind can be reserved from then for so long; below 0 where more is taken than there is."""
+    taken = [*_reserved(seen, kind), *_firmly_held(seen, kind, now)]
+    return free(_total(seen, kind), taken, since=since, until=since + term_s)
+
+
+def _total(seen: Picture, kind: str) -> int:
+    return sum(device.model == kind for use in seen.world.nodes.values() for device in use.node.devices)
+
+
+def _reserved(seen: Picture, kind: str) -> list[Span]:
+    return [Span(one.starts_at, one.ends_at, one.count) for one in seen.reservations.values() if one.kind == kind]
+
+
 def _check_room(seen: Picture, kind: str, count: int, starts_at: float, term_s: float, now: float) -> None:
     """Raises CumuloError no_capacity, with what could be had, and when."""
-    total = sum(device.model == kind for use in seen.world.nodes.values() for device in use.node.devices)
+    total, until = _total(seen, kind), starts_at + term_s
     if count > total:
         raise CumuloError("no_capacity", f"this cloud has {total} {kind}, {count} asked")
-    reserved = [Span(one.starts_at, one.ends_at, one.count) for one in seen.reservations.values() if one.kind == kind]
-    held = _firmly_held(seen, kind, now)
-    there = free(total, [*reserved, *held], since=starts_at, until=starts_at + term_s)
+    there = reservable(seen, kind, since=starts_at, term_s=term_s, now=now)
     if there >= count:
         return
+    reserved, held = _reserved(seen, kind), _firmly_held(seen, kind, now)
     parts = []
-    if (left := free(total, reserved, since=starts_at, until=starts_at + term_s)) < total:
-        parts.append(f"{total - left} of {total} are reserved")
-    if gpus := total - free(total, held, since=starts_at, until=starts_at + term_s):
+    if gpus := total - free(total, reserved, since=starts_at, until=until):
+        parts.append(f"{gpus} of {total} are reserved")
+    if gpus := total - free(total, held, since=starts_at, until=until):
         parts.append(f"{gpus} held by runs that are not spot and may last till then")
     when = "from now" if starts_at == now else f"from {moment(starts_at)}"
     text = f"{max(0, there)} {kind} can be reserved {when} for {format_duration(term_s)}, {count} asked"
     soonest = earliest(total, [*reserved, *held], count=count, term_s=term_s, since=starts_at)
-    hint = f"{count} can be had from {moment(soonest)} on (--start)" if soonest is not None else ""
-    if not hint:
-        hint = "nobody can tell when so many can be had: runs that hold them declared no max_duration"
+    hint = "nobody can tell when so many can be had: runs that hold them declared no max_duration"
+    if soonest is not None:
+        hint = f"{count} can be had from {moment(soonest)} on (--start)"
     raise CumuloError("no_capacity", f"{text}: {', '.join(parts)}", hint=hint)
 
 

@@ -119,6 +119,8 @@ def spec_summary(spec: RunSpec) -> dict[str, Any]:
         "max_duration_s": spec.max_duration_s,
         "grace_s": spec.grace_s,
         "max_attempts": spec.retry.max_attempts if spec.retry else 1,
+        "max_price_usd_h": None if spec.max_price_nano_h is None else spec.max_price_nano_h / NANO,
+        "reservation": spec.reservation,
     }
 
 
@@ -251,7 +253,7 @@ def event(one: Event) -> dict[str, Any]:
     }
 
 
-def usage(key: str, rows: Sequence[Row[Any]], *, name: str | None = None) -> dict[str, Any]:
+def usage(key: str, rows: Sequence[Any], *, name: str | None = None) -> dict[str, Any]:
     """One row of use, or the sum of several under `key`; `name` is the run's, where it is one run's."""
     cost, rental = (round(sum(getattr(row, name) or 0 for row in rows)) for name in ("cost_nano", "rental_nano"))
     return {

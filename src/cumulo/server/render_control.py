@@ -38,6 +38,8 @@ def plan(one: Plan) -> dict[str, Any]:
         "problems": list(one.problems),
         "suggestions": list(one.suggestions),
         "warnings": list(one.warnings),
+        "purchase": one.purchase,
+        "max_price_usd_h": usd_h(one.max_price_nano_h),
         "runtime": one.runtime,
         "max_duration_s": one.max_duration_s,
         "expected_start": time_of(one.expected_start),
@@ -125,6 +127,8 @@ def offer(one: Offer) -> dict[str, Any]:
         "free": one.free,
         "free_milli": one.free_milli,
         "max_per_node": one.max_per_node,
+        "shown_usd_h": usd_h(one.shown_nano_h),
+        "term_s": one.term_s,
     }
 
 

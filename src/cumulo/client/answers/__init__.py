@@ -10,9 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cumulo.client.answers import advice, cloud, logs, planning, runs, service
+    from cumulo.client.answers import advice, cloud, logs, market, planning, runs, service
 
-__all__ = ["advice", "cloud", "logs", "planning", "runs", "service"]
+__all__ = ["advice", "cloud", "logs", "market", "planning", "runs", "service"]
 
 
 def __getattr__(name: str) -> Any:

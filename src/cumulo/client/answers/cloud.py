@@ -27,6 +27,8 @@ class Offer:
     free: int = 0
     free_milli: int = 0
     max_per_node: int = 0
+    shown_usd_h: float | None = None
+    term_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,8 @@ class Plan:
     problems: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    purchase: str = "on-demand"
+    max_price_usd_h: float | None = None
     runtime: str | None = None
     max_duration_s: float | None = None
     expected_start: datetime | None = None

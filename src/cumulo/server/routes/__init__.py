@@ -23,6 +23,10 @@ GET    /v1/names                     names of runs, for completion
 GET    /v1/queue                     what waits, in order
 
 GET    /v1/offers                    what can be launched
+GET    /v1/prices                    spot prices as they were
+GET    /v1/reservations              what is reserved
+POST   /v1/reservations              reserve GPUs for a project
+DELETE /v1/reservations/RESERVATION  give one back
 POST   /v1/advice                    which GPU, how many, how long, how much
 GET    /v1/nodes                     nodes and their devices
 GET    /v1/nodes/NODE                one node; NODE is an id or a name
@@ -51,6 +55,7 @@ from cumulo.server.routes import (
     exec,
     files,
     logs,
+    market,
     meta,
     metrics,
     nodes,
@@ -65,6 +70,6 @@ ROUTERS: tuple[APIRouter, ...] = tuple(
     module.router
     for module in (
         *(meta, runs, logs, files, exec, queue, advice, nodes, events),
-        *(usage, blobs, tokens, storage, doctor, metrics),
+        *(market, usage, blobs, tokens, storage, doctor, metrics),
     )
 )

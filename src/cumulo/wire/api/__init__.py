@@ -36,6 +36,7 @@ from cumulo.wire.api.cloud import (
     Usage,
     UsageRow,
 )
+from cumulo.wire.api.market import NewReservation, Reservation, ReservationPage, SpotPrice, SpotPrices
 from cumulo.wire.api.model import Body, Model, Problem
 from cumulo.wire.api.runs import (
     Ahead,
@@ -91,6 +92,7 @@ __all__ = [
     "Missing",
     "Model",
     "Names",
+    "NewReservation",
     "NewToken",
     "Node",
     "NodePage",
@@ -102,10 +104,14 @@ __all__ = [
     "Progress",
     "QueuePage",
     "QueueRow",
+    "Reservation",
+    "ReservationPage",
     "Run",
     "RunPage",
     "RunRow",
     "SpecSummary",
+    "SpotPrice",
+    "SpotPrices",
     "StorageChange",
     "StorageRow",
     "StorageRows",

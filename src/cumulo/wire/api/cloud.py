@@ -28,8 +28,9 @@ class Offer(Model):
     """Something that can be launched: whole GPUs, MIG instances of a `profile`, or fractions of a GPU.
 
     One takes `milli` thousandths of a GPU; prices are in USD per hour for one, and an emulated device has none. `free`
-    can be had now. For fractions whose size was not asked for, one is a whole GPU, and `free_milli` says how much is
-    free in all. `isolation` is hard, capped or none.
+    can be had now. `shown_usd_h` is a spot price smoothed, `term_s` how long a reserved one is reserved for. For
+    fractions whose size was not asked for, one is a whole GPU, and `free_milli` says how much is free in all.
+    `isolation` is hard, capped or none.
     """
 
     region: str
@@ -47,6 +48,8 @@ class Offer(Model):
     free: int
     free_milli: int
     max_per_node: int
+    shown_usd_h: float | None
+    term_s: float | None
 
 
 class Holder(Model):

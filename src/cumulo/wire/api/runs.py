@@ -60,6 +60,8 @@ class Plan(Model):
     problems: list[str]
     suggestions: list[str]
     warnings: list[str]
+    purchase: str
+    max_price_usd_h: float | None
     runtime: str | None
     max_duration_s: float | None
     expected_start: datetime | None
@@ -160,6 +162,8 @@ class SpecSummary(Model):
     max_duration_s: float | None
     grace_s: float
     max_attempts: int
+    max_price_usd_h: float | None
+    reservation: str | None
 
 
 class Run(RunRow):
