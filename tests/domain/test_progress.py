@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cumulo.domain.progress import Progress, parse_line, parse_match, remaining_s
+from cumulo.domain.progress import Progress, parse_checkpoint, parse_line, parse_match, remaining_s
 
 
 def test_a_line():
@@ -98,3 +98,27 @@ def test_the_time_left():
     assert remaining_s(at(0, 0), at(20, 0)) is None
     assert remaining_s(at(5, 0), at(5, 3)) is None
     assert remaining_s(at(0, 0, 0), at(5, 3, 0)) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "saved"),
+    [
+        ('{"checkpoint": 90.5}', 90.5),
+        ('{"done": 3, "checkpoint": 90}', 90.0),
+        ('{"checkpoint": 1e9}', 100.0),  # a clock that is ahead of ours
+        ('{"checkpoint": true}', None),
+        ('{"checkpoint": "90"}', None),
+        ('{"checkpoint": -1}', None),
+        ('{"checkpoint": NaN}', None),
+        ('{"done": 3}', None),
+        ('["checkpoint"]', None),
+        ("checkpoint", None),
+    ],
+)
+def test_until_when_work_is_saved(line, saved):
+    assert parse_checkpoint(line, 100.0) == saved
+
+
+@given(st.text() | st.recursive(st.floats() | st.text() | st.none(), st.lists).map(json.dumps))
+def test_no_line_brings_it_down(line):
+    assert parse_checkpoint(line, 100.0) is None

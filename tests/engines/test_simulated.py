@@ -147,6 +147,16 @@ def test_what_outlasts_the_grace_is_killed(timed, clock):
     assert (seen.reason, seen.ended_at, seen.signal) == (EndReason.CANCELLED, BEGAN + 5, signal.SIGKILL)
 
 
+def test_who_makes_room_has_until_the_moment_told(timed, clock):
+    name = timed.start("leaves", "x", env={STOP_SECONDS: "60"})
+    clock.now += 0.5  # it took so long to reach the engine
+    timed.engine.stop(name, 10.0, 1, BEGAN + 10.0)
+    clock.now += 1
+    timed.engine.stop(name, 10.0, 1, BEGAN + 10.0)  # asked again, as after a restart
+    clock.now += 60
+    assert timed.look(name).ended_at == BEGAN + 10.0
+
+
 def test_what_ended_in_time_was_not_cancelled(timed, clock):
     name = timed.start("first", "x", env={SECONDS: "5", STOP_SECONDS: "60"})
     clock.now += 4
