@@ -69,7 +69,7 @@ def _lives(learn_on: Sequence[Trace], test_on: Sequence[Trace], split_day: float
     split_s = math.inf if split_day is None else split_day * DAY
     histories = {trace.name: trace.spells(until_s=split_s) for trace in learn_on}
     priors = pooled_priors(list(histories.values()))
-    lives = []
+    lives: list[Life] = []
     for trace in test_on:
         rates = learn(histories.get(trace.name, ()), priors).lost
         first = 0 if split_day is None else int(split_s // trace.gap_s)
