@@ -7,6 +7,7 @@ import pytest
 from cumulo.advisor.estimate import Range
 from cumulo.advisor.launchable import ask, run_of
 from cumulo.advisor.plans import Estimate, Plan
+from cumulo.domain.quantities import GIB
 from cumulo.domain.run import PurchaseOption
 from cumulo.domain.sharing import SharingMode
 from cumulo.wire.run_file import read_run_file, to_spec
@@ -51,3 +52,10 @@ def test_spot_tries_again():
     spec = to_spec(read_run_file(run_of(plan(purchase=PurchaseOption.SPOT), command="python train.py", name="x")))
     assert spec.purchase is PurchaseOption.SPOT
     assert spec.retry is not None
+
+
+def test_a_host_that_keeps_states_is_asked_for_its_memory():
+    found = plan(gpus=16, nodes=2)
+    found = replace(found, estimate=replace(found.estimate, host_bytes=10.5 * GIB))
+    spec = to_spec(read_run_file(run_of(found, command="python train.py", name="train")))
+    assert spec.ask.memory_bytes == 84 * GIB

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cumulo.advisor.memory import held_weights, inference_memory, training_memory
+from cumulo.advisor.memory import held_weights, host_bytes, inference_memory, training_memory
 from cumulo.advisor.topology import typical_cluster
 from cumulo.advisor.training_plan import TrainingPlan
 from cumulo.catalog.coefficients import coefficients
@@ -107,3 +107,12 @@ def test_generating_with_a_longer_context_needs_the_cache_of_it():
         inference_memory(LLAMA, "bf16", context=context, coefficients=HELD).expected for context in (1000, 9000)
     )
     assert long - short == pytest.approx(2 * LLAMA.kv_values_per_token * 8000)
+
+
+def test_states_on_the_host_leave_weights_and_gradients_on_the_gpu():
+    plan = replace(PLAN, optimizer="adamw-host", dp=1, sharding="none")
+    found = memory(plan)
+    assert (found.weights, found.gradients, found.optimizer) == pytest.approx((*[2 * plan.shape.parameters] * 2, 0))
+    assert host_bytes(plan) == 16 * plan.shape.parameters
+    assert host_bytes(replace(plan, optimizer="adamw")) == 0
+    assert host_bytes(replace(plan, dp=8, sharding="zero3")) == 2 * plan.shape.parameters

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cumulo.advisor.estimate import Range
-from cumulo.advisor.plans import Estimate, Refusal
+from cumulo.advisor.plans import Estimate, Price, Refusal
 from cumulo.advisor.questions import Train, Wanted
 from cumulo.advisor.search import search
 from cumulo.advisor.search_board import cluster_of
@@ -16,7 +16,7 @@ from cumulo.advisor.search_training import TrainingEstimator
 from cumulo.advisor.supply import rented_supplies
 from cumulo.catalog.coefficients import coefficients
 from cumulo.catalog.models import named_model
-from cumulo.domain.quantities import NANO
+from cumulo.domain.quantities import GIB, NANO
 from cumulo.domain.run import PurchaseOption
 from tests.advisor.supplies import supply
 
@@ -142,6 +142,32 @@ def test_a_micro_batch_leaves_no_gpu_idle_that_a_smaller_one_would_not():
     best, _ = estimator.best(cluster_of(board, 8), "bf16", sure=True)
     assert best is not None
     assert best.plan.micro_batches * best.plan.micro_batch == 3
+
+
+def test_states_on_the_host_ask_for_a_host_that_has_the_memory():
+    cheap, roomy = (Price(usd * NANO, "cloud region-1", "big", None, gib * GIB) for usd, gib in ((1, 64), (2, 256)))
+    board = replace(
+        supply("H100", per_node=1),
+        prices={PurchaseOption.ON_DEMAND: cheap, PurchaseOption.SPOT: cheap},
+        roomier={PurchaseOption.ON_DEMAND: (roomy,)},
+    )
+    question = Train(shape=named_model("llama-3.1-8b"), tokens=1e8, optimizer="adamw-host")
+    (plan,) = search(TrainingEstimator(question, coefficients()), [board], Wanted(max_gpus=1)).plans
+    assert plan.price == roomy
+    assert plan.estimate.layout.endswith("states on the host")
+    assert any("GiB of the host's memory" in note for note in plan.estimate.notes)
+    usual = search(
+        TrainingEstimator(Train(shape=named_model("llama-3.2-1b"), tokens=1e8), coefficients()), [board], Wanted()
+    )
+    assert {each.price for each in usual.plans} == {cheap}
+
+
+def test_what_does_not_fit_is_offered_with_its_states_on_the_host():
+    estimator = TrainingEstimator(Train(shape=named_model("llama-3.1-8b"), tokens=1e8), coefficients())
+    found = dict(estimator.remedies())
+    other = found["optimizer states in the host's memory (--optimizer adamw-host)"]
+    assert search(estimator, [supply("H100")], Wanted(max_gpus=1)).plans == []
+    assert search(other, [supply("H100")], Wanted(max_gpus=1)).plans
 
 
 def test_pcie_is_told_where_gpus_exchange_much():

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from cumulo.advisor.serving import decode_rate, decode_step, latency, serving_rate, serving_spread
 from cumulo.advisor.serving_memory import serving_memory
-from cumulo.advisor.serving_plan import PRECISIONS, ServingPlan, supports
+from cumulo.advisor.serving_plan import PRECISIONS, ServingPlan, ServingPrecision, precision_tflops, supports
 from cumulo.advisor.topology import Cluster, typical_cluster
 from cumulo.catalog.coefficients import coefficients
 from cumulo.catalog.kinds import find
-from cumulo.catalog.models import named_model
+from cumulo.catalog.models import ModelShape, named_model
 from cumulo.domain.quantities import GIB
 
 LLAMA_8B = named_model("llama-3.1-8b")
@@ -163,3 +163,32 @@ def test_what_is_new_has_a_wider_range():
 def test_memory_there_is_counted_in_the_engines_share():
     tight = replace(H100, memory_bytes=24 * GIB)
     assert rate(ServingPlan(shape=LLAMA_8B), tight) < rate(ServingPlan(shape=LLAMA_8B), H100)
+
+
+@given(
+    st.sampled_from(["A100-80GB", "H100-80GB", "H200", "B200", "L40S", "A10G", "RTX4090"]),
+    st.sampled_from([LLAMA_8B, LLAMA_70B, QWEN_MOE, named_model("qwen3-32b")]),
+    st.sampled_from(["bf16", "fp8", "int4"]),
+    st.sampled_from([1, 2, 4, 8]),
+    st.integers(64, 16_000),
+    st.integers(16, 2_000),
+)
+def test_one_user_waits_no_less_than_physics_asks_and_no_more_than_ten_times_that(
+    board: str, model: ModelShape, precision: ServingPrecision, tp: int, isl: int, osl: int
+):
+    """No published row tells latencies: they are held between what whole rates allow, and ten times that."""
+    where, plan = cluster(board, tp), ServingPlan(shape=model, precision=precision, tp=tp)
+    found = latency(plan, where, CONSTANTS, isl=isl, osl=osl, concurrency=1)
+    if found is None:
+        return
+    variant = where.variant
+    peak = max(variant.fp16_tensor_tflops or 0, precision_tflops(variant, precision) or 0) * 1e12 * tp
+    active = model.active_parameters - model.vocab * model.hidden
+    prompt = 2 * active * isl / peak
+    weights = plan.read_bytes * (model.active_parameters / model.parameters)
+    token = weights / ((variant.memory_bandwidth or 0) * tp)
+    hops = model.layers * 4 * 15e-6 + model.layers * 2 * 10e-6 * (tp > 1)
+    sums = 4 * model.layers * model.hidden * isl / (where.fabric_bytes_s / 2) * 2 * (tp > 1)
+    looked = 2 * model.layers * model.heads * model.head_dim * isl * isl / peak
+    assert prompt < found.ttft.expected < 10 * (prompt + looked + token) + sums * 2 + 10 * hops
+    assert token < found.tpot.expected < 10 * token + 10 * hops + found.ttft.expected / osl

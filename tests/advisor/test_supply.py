@@ -27,6 +27,18 @@ def test_of_each_node_size_the_cheapest_place_counts():
         assert supply.prices[PurchaseOption.ON_DEMAND].nano_h == min(each.on_demand_per_gpu() for each in listed)
 
 
+def test_dearer_places_are_kept_for_the_memory_of_their_hosts():
+    kept = [supply for supply in rented_supplies() if supply.roomier.get(PurchaseOption.ON_DEMAND)]
+    assert kept
+    for supply in kept:
+        places = [supply.prices[PurchaseOption.ON_DEMAND], *supply.roomier[PurchaseOption.ON_DEMAND]]
+        assert [each.nano_h for each in places] == sorted(each.nano_h for each in places)
+        sizes = [each.host_bytes or 0 for each in places]
+        assert sizes == sorted(set(sizes))
+        assert supply.price(PurchaseOption.ON_DEMAND, sizes[-1]) == places[-1]
+        assert supply.price(PurchaseOption.ON_DEMAND, sizes[-1] + 1) is None
+
+
 def test_only_the_regions_asked_for():
     (place,) = {
         price.place

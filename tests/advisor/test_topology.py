@@ -53,3 +53,11 @@ def test_an_all_to_all_waits_for_what_leaves_the_node():
 def test_an_all_reduce_sends_nearly_twice_its_payload():
     assert all_reduce_seconds(8e9, 8, 100e9, latency=0) == pytest.approx(2 * 7 / 8 * 8e9 / 100e9)
     assert all_reduce_seconds(8e9, 1, 100e9) == 0
+
+
+def test_a_grace_cpu_is_nearer_than_pcie_and_two_blackwells_share_one():
+    assert cluster("H100-80GB").host_link_bytes_s == pytest.approx(63e9, rel=0.01)
+    assert cluster("A100-80GB").host_link_bytes_s == pytest.approx(31.5e9, rel=0.01)
+    assert cluster("GH200-96GB").host_link_bytes_s == 2 * cluster("GB200").host_link_bytes_s == 450e9
+    old, new, grace = (cluster(name).host_memory_bytes_s for name in ("A100-80GB", "H100-80GB", "GH200-96GB"))
+    assert old < new < grace

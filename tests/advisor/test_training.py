@@ -91,6 +91,26 @@ def test_newer_attention_kernels_gain_where_the_board_has_what_they_use():
         assert (one < 0.7 * other) is gains
 
 
+def test_states_on_the_host_cost_what_crosses_and_what_the_cpu_updates():
+    kept = replace(PLAN, dp=1, sharding="none", optimizer="adamw-host")
+    here, there = (
+        step_time(replace(kept, optimizer="adamw"), cluster(gpus=1), HELD),
+        step_time(kept, cluster(gpus=1), HELD),
+    )
+    assert here.host == 0 == there.optimizer
+    share = HELD.training.number("memory_share")
+    parameters = kept.shape.parameters
+    assert there.host == pytest.approx(parameters * (4 / 63.04e9 + 30 / (614e9 / 8)) / share)
+    assert there.total.expected - here.total.expected == pytest.approx(there.host - here.optimizer)
+    assert there.total.ratio > 1.9  # nothing was measured
+    assert step_time(kept, cluster("GH200-96GB", 1), HELD).host < there.host / 5
+
+
+def test_a_step_that_waits_for_the_host_says_so():
+    plan = replace(PLAN, dp=1, sharding="none", optimizer="adamw-host", global_batch=1)
+    assert step_time(plan, cluster(gpus=1), HELD).limit == "host memory"
+
+
 def test_computing_again_costs_about_a_third():
     assert 1.2 < seconds(replace(PLAN, recompute="full")) / seconds(PLAN) < 1.4
 

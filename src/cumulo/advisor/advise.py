@@ -133,7 +133,8 @@ def _suggestions(subject: Subject, market: Market, wanted: Wanted, found: Found)
             yield f"other GPUs: {headline(plan)} would do"
     for text, other in subject.remedies():
         if plan := _least(other, supplies, wanted):
-            yield f"{text}: then {headline(plan)} would do"
+            takes = f", in {span(plan.estimate.seconds)}" if plan.estimate.seconds else ""
+            yield f"{text}: then {headline(plan)} would do{takes}"
 
 
 def _least(subject: Subject, supplies: list[Supply], wanted: Wanted) -> Plan | None:

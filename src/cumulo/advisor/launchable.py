@@ -6,10 +6,12 @@ its settings come as environment variables, named so that they can't be overlook
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import ceil
 from typing import Any, Final
 
 from cumulo.advisor.plans import Plan
 from cumulo.domain.names import name_from
+from cumulo.domain.quantities import GIB
 from cumulo.domain.run import PurchaseOption
 from cumulo.domain.sharing import SharingMode
 
@@ -37,6 +39,8 @@ def run_of(plan: Plan, *, name: str, command: str, more: Mapping[str, Any] | Non
     if each.nodes > 1:
         run["num_nodes"] = each.nodes
     run["resources"] = {"accelerators": ask(each)}
+    if host := plan.estimate.host_bytes * -(-each.gpus // each.nodes):
+        run["resources"]["memory"] = f"{ceil(host / GIB)}GB"
     if plan.supply.mode in (SharingMode.MPS, SharingMode.TIMESLICE):
         run["resources"]["sharing"] = str(plan.supply.mode)
     if plan.purchase is PurchaseOption.SPOT:

@@ -18,6 +18,7 @@ STATES: Final = {
     "adamw-bf16": (2.0, 2.0, 4.0),
     "adamw-8bit": (2.0, 2.0, 2.0),
     "paged-8bit": (2.0, 0.0, 0.0),
+    "adamw-host": (2.0, 2.0, 0.0),
     "sgd": (2.0, 2.0, 0.0),
 }
 """Bytes a parameter: weights, gradients, optimizer."""
@@ -80,6 +81,11 @@ def training_memory(plan: TrainingPlan, cluster: Cluster, coefficients: Coeffici
         total=Spread(*constants.spread("memory")).around(expected),
         there=cluster.memory_bytes,
     )
+
+
+def host_bytes(plan: TrainingPlan) -> float:
+    """What a GPU takes of its host's memory: weight, momentum, variance and gradient in 32 bits, if they are there."""
+    return 16.0 * plan.trainable_parameters / plan.gpus if plan.optimizer == "adamw-host" else 0.0
 
 
 def inference_memory(shape: ModelShape, held_as: str, *, context: int, coefficients: Coefficients) -> Range:

@@ -21,12 +21,16 @@ _JOINED_NODE: Final = 4
 
 
 class Price(NamedTuple):
-    """What one GPU (or slice) costs an hour, who says so, and when (an ISO day; None where the list has no date)."""
+    """What one GPU (or slice) costs an hour, who says so, and when (an ISO day; None where the list has no date).
+
+    `host_bytes` is the memory of the whole instance, None where its list does not tell.
+    """
 
     nano_h: int
     place: str
     instance_type: str
     as_of: str | None
+    host_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,8 @@ class Supply:
     memory_bytes: int
     per_node: int
     prices: Mapping[PurchaseOption, Price] = field(default_factory=dict)
+    roomier: Mapping[PurchaseOption, tuple[Price, ...]] = field(default_factory=dict)
+    """Dearer places whose instances have more memory beside the GPUs than any that costs less, cheapest first."""
     own: bool = False
     region: str = ""
     most: int | None = None
@@ -52,6 +58,11 @@ class Supply:
     mode: SharingMode = SharingMode.EXCLUSIVE
     profile: str = ""
     share: float = 1.0
+
+    def price(self, option: PurchaseOption, host_bytes: float) -> Price | None:
+        """The cheapest of an option whose instances have that much memory, as far as lists tell; None if none has."""
+        places = (*((self.prices[option],) if option in self.prices else ()), *self.roomier.get(option, ()))
+        return next((each for each in places if each.host_bytes is None or each.host_bytes >= host_bytes), None)
 
     @property
     def joins(self) -> bool:
@@ -106,6 +117,8 @@ class Estimate:
     start_s: float = 0.0
     """Of `seconds`, what passes before the work begins."""
     memory: Range | None = None
+    host_bytes: float = 0.0
+    """Memory that each GPU takes of its host's, where that is worth asking for."""
     tight: bool = False
     """Whether memory may run out: only the expected need is there, not the upper end of its range."""
     memory_parts: tuple[Part, ...] = ()

@@ -115,13 +115,17 @@ def priced(supply: Supply, gpus: int, estimate: Estimate, options: list[Purchase
     """The plan for each of these purchase options; one without a price where no list has the board."""
     nodes = -(-gpus // supply.per_node)
     billed = gpus if supply.own else nodes * supply.per_node
+    host = estimate.host_bytes * min(gpus, supply.per_node)
     for option in options if supply.prices else [PurchaseOption.ON_DEMAND]:
+        price = supply.price(option, host)
+        if price is None and supply.prices:
+            continue  # all that list it so have too little memory beside the GPUs
         yield Plan(
             supply=supply,
             gpus=gpus,
             nodes=nodes,
             purchase=option,
-            price=supply.prices.get(option),
+            price=price,
             billed_gpus=billed,
             estimate=estimate,
         )

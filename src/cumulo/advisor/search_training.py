@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from cumulo.advisor.answer_text import figure
-from cumulo.advisor.memory import CONTEXT_BYTES, STATES, Memory, training_memory
+from cumulo.advisor.memory import CONTEXT_BYTES, STATES, Memory, host_bytes, training_memory
 from cumulo.advisor.plans import Estimate, Refusal, Supply
 from cumulo.advisor.questions import Train
 from cumulo.advisor.search_board import cluster_of, refused_precision
@@ -35,6 +35,7 @@ _OPTIMIZERS: Final = {
     "adamw-bf16": "AdamW all in BF16: 8 bytes a parameter for weights, gradients and states",
     "adamw-8bit": "8-bit AdamW: 6 bytes a parameter for weights, gradients and states",
     "paged-8bit": "paged 8-bit AdamW: 2 bytes a parameter for weights, its states on the host where room is short",
+    "adamw-host": "AdamW on the host: 4 bytes a parameter for weights and gradients, 16 more in the host's memory",
     "sgd": "SGD: 4 bytes a parameter for weights and gradients",
 }
 START_S: Final = 300.0
@@ -99,6 +100,11 @@ class TrainingEstimator:
         if question.method == "full":
             if question.optimizer != "adamw-8bit":
                 yield "an 8-bit optimizer", replace(self, question=replace(question, optimizer="adamw-8bit"))
+            if question.optimizer != "adamw-host":
+                yield (
+                    "optimizer states in the host's memory (--optimizer adamw-host)",
+                    replace(self, question=replace(question, optimizer="adamw-host")),
+                )
             yield "LoRA", replace(self, question=replace(question, method="lora"))
         if question.method != "qlora":
             yield "QLoRA (4-bit weights)", replace(self, question=replace(question, method="qlora"))
@@ -224,6 +230,7 @@ class TrainingEstimator:
             seconds=None if steps is None else time.total.scaled(steps).shifted(START_S),
             start_s=0.0 if steps is None else START_S,
             memory=memory.total.shifted(CONTEXT_BYTES),
+            host_bytes=host_bytes(plan),
             tight=tight,
             memory_parts=memory_parts(memory),
             time_parts=time_parts(time),

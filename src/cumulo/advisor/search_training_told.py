@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from cumulo.advisor.answer_text import figure
-from cumulo.advisor.memory import CONTEXT_BYTES, Memory
+from cumulo.advisor.memory import CONTEXT_BYTES, Memory, host_bytes
 from cumulo.advisor.plans import Part, Supply
 from cumulo.advisor.search_board import has_fabric
 from cumulo.advisor.training import StepTime, TrainingPlan
 from cumulo.catalog.models import ModelShape
+from cumulo.domain.quantities import GIB
 
 _TOLD: Final = 0.005
 """Of a step: what takes less is not worth a line."""
@@ -27,7 +28,8 @@ def layout(plan: TrainingPlan) -> str:
         word = "FSDP" if plan.sharding == "zero3" else "DP" if groups else "DDP"
         groups.append(f"{word} {plan.dp}")
     text = " x ".join(groups) or "one GPU"
-    return f"{text}, micro-batch {plan.micro_batch}" + ("" if plan.recompute == "none" else ", recompute")
+    text += f", micro-batch {plan.micro_batch}" + ("" if plan.recompute == "none" else ", recompute")
+    return text + (", states on the host" if plan.optimizer == "adamw-host" else "")
 
 
 def settings(plan: TrainingPlan) -> dict[str, str | int]:
@@ -57,6 +59,7 @@ def time_parts(time: StepTime) -> tuple[Part, ...]:
         Part("pipeline bubble", time.pipeline),
         Part("data parallel", time.data_parallel),
         Part("optimizer", time.optimizer),
+        Part("the host's updates", time.host),
     )
     return tuple(part for part in parts if part.amount > 0)
 
@@ -66,6 +69,9 @@ def notes(plan: TrainingPlan, time: StepTime, supply: Supply) -> Iterator[str]:
     variant = supply.variant
     if plan.precision == "fp16" and not variant.bf16:
         yield f"{variant.name} has no BF16: FP16 with loss scaling"
+    if plan.optimizer == "adamw-host":
+        kept = host_bytes(plan) / GIB
+        yield f"{kept:,.0f} GiB of the host's memory for each GPU; nothing published here tells how fast hosts update"
     if plan.gpus > 1 and not has_fabric(variant):
         parts = (time.tensor_parallel, time.expert_parallel, time.data_parallel)
         if (share := sum(parts) / time.total.expected) > _TOLD:

@@ -114,7 +114,7 @@ def _rented(clouds: frozenset[str], regions: frozenset[str]) -> Iterator[Supply]
 
 
 def _listed(kind: GpuKind, variant: Variant, size: int, found: list[Rental], *, most: int | None) -> Supply:
-    prices: dict[PurchaseOption, Price] = {}
+    places: dict[PurchaseOption, list[Price]] = {}
     for rental in found:
         offered = {
             PurchaseOption.ON_DEMAND: rental.on_demand_per_gpu(),
@@ -122,17 +122,29 @@ def _listed(kind: GpuKind, variant: Variant, size: int, found: list[Rental], *, 
             PurchaseOption.RESERVED: None if rental.reserved_1y is None else rental.reserved_1y // rental.gpus,
         }
         for option, amount in offered.items():
-            if amount and (option not in prices or amount < prices[option].nano_h):
-                place = f"{rental.cloud} {rental.region}"
-                prices[option] = Price(amount, place, rental.instance_type, list_date(rental.cloud))
+            if amount:
+                place, day = f"{rental.cloud} {rental.region}", list_date(rental.cloud)
+                each = Price(amount, place, rental.instance_type, day, rental.memory_bytes)
+                places.setdefault(option, []).append(each)
+    kept = {option: _worth_a_look(each) for option, each in places.items()}
     return Supply(
         kind=kind,
         variant=variant,
         memory_bytes=kind.memory_bytes,
         per_node=size,
-        prices=prices,
+        prices={option: each[0] for option, each in kept.items()},
+        roomier={option: each[1:] for option, each in kept.items()},
         most=most,
     )
+
+
+def _worth_a_look(places: list[Price]) -> tuple[Price, ...]:
+    """The cheapest, and each that has more memory beside its GPUs than all that cost less."""
+    kept: list[Price] = []
+    for each in sorted(places, key=lambda price: price.nano_h):
+        if not kept or (kept[-1].host_bytes is not None and (each.host_bytes or 0) > kept[-1].host_bytes):
+            kept.append(each)
+    return tuple(kept)
 
 
 def _board(kind: GpuKind, rental: Rental) -> Variant:

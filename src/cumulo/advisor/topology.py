@@ -22,6 +22,13 @@ _NIC_OF_NODE: Final = 12.5e9
 """Of a node whose GPUs have no fabric: one NIC of 100 Gbit/s for all."""
 _FABRIC_GPUS: Final = {"NVL72": 72}
 _NODE_GPUS: Final = 8
+# What of its node's memory bandwidth is a GPU's, where 8 stand beside two sockets: 12 channels of DDR4-2666 or 16 of
+# DDR4-3200 in all, 16 of DDR5-4800 since; a Grace CPU has LPDDR5X for one Hopper or two Blackwells.
+_HOST_BY_ARCHITECTURE: Final = {"Volta": 256e9 / 8, "Turing": 256e9 / 8, "Ampere": 410e9 / 8}
+_HOST_SINCE: Final = 614e9 / 8
+_GRACE: Final = 480e9
+_GRACE_LINK: Final = 450e9
+"""NVLink-C2C, one way."""
 _COLLECTIVE_SECONDS: Final = 10e-6
 """What a collective of any size takes inside a node; a hop between nodes takes as long again."""
 
@@ -47,6 +54,25 @@ class Cluster:
         if self.has_fabric:
             return (self.variant.fabric_bandwidth or 0) / 2
         return _pcie(self.variant.pcie)
+
+    @property
+    def host_link_bytes_s(self) -> float:
+        """Between a GPU and its host's memory, one way."""
+        return _GRACE_LINK / shared if (shared := self._grace) else _pcie(self.variant.pcie)
+
+    @property
+    def host_memory_bytes_s(self) -> float:
+        """What of its host's memory bandwidth a GPU has to itself, as such GPUs are mostly built in."""
+        if shared := self._grace:
+            return _GRACE / shared
+        return _HOST_BY_ARCHITECTURE.get(self.architecture or "", _HOST_SINCE)
+
+    @property
+    def _grace(self) -> int:
+        """How many GPUs share a Grace CPU that they are one module with; 0 without one."""
+        if not (self.variant.form_factor or "").startswith("superchip"):
+            return 0
+        return 1 if self.architecture == "Hopper" else 2
 
     @property
     def has_fabric(self) -> bool:

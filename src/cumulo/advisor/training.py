@@ -24,6 +24,10 @@ from cumulo.catalog.coefficients import Coefficients, Section
 
 # Of an architecture with fewer results the range is that of one that nothing was fitted to.
 _FEW_CASES: Final = 4
+# Of a parameter whose states the host keeps: its 16-bit gradient goes there, the weight comes back; weight, momentum,
+# variance and gradient in 32 bits are read, the first three written, and the weight in 16 bits as well.
+_SENT_BYTES: Final = 4.0
+_UPDATED_BYTES: Final = 30.0
 
 __all__ = ["StepTime", "TrainingPlan", "step_time"]
 
@@ -45,11 +49,13 @@ class StepTime:
     data_parallel: float
     """Gradients and sharded parameters, as far as no computing hides them."""
     optimizer: float
+    host: float
+    """Optimizer states in the host's memory: gradients go there, the CPU updates, weights come back."""
     total: Range
 
     @property
     def limit(self) -> str:
-        """What binds: `compute`, `memory bandwidth`, `network`, `launch overhead` or `pipeline bubble`."""
+        """What binds: compute, memory bandwidth, network, launch overhead, pipeline bubble or host memory."""
         network = self.tensor_parallel + self.expert_parallel + self.context_parallel + self.data_parallel
         shares = {
             "compute": self.matmul + self.attention,
@@ -57,6 +63,7 @@ class StepTime:
             "network": network,
             "launch overhead": self.launch,
             "pipeline bubble": self.pipeline,
+            "host memory": self.host,
         }
         return max(shares, key=lambda name: shares[name])
 
@@ -88,9 +95,9 @@ def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) 
     bubble = (plan.pp - 1) / plan.virtual * micro.total
     sent = 2 * (count + plan.pp - 1) * _stage_send(plan, cluster, constants)
     gradients = _gradients(plan, cluster, constants, hideable=micro.work.total * 2 / 3)
-    optimizer = _optimizer(plan, cluster, constants)
+    optimizer, host = _optimizer(plan, cluster, constants)
     launch = count * micro.launch + constants.number("step_seconds")
-    expected = count * micro.total + bubble + sent + gradients + optimizer + constants.number("step_seconds")
+    expected = count * micro.total + bubble + sent + gradients + optimizer + host + constants.number("step_seconds")
     target = spread_of(plan)
     few = constants.pick("cases", *lineage(cluster.architecture)) < _FEW_CASES
     if target != "training_tuned" and (few or not resembles_measured(cluster.variant, cluster.architecture, constants)):
@@ -106,6 +113,7 @@ def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) 
         pipeline=bubble + sent,
         data_parallel=gradients + count * micro.sharded,
         optimizer=optimizer,
+        host=host,
         total=Spread(*constants.spread(target)).around(expected),
     )
 
@@ -113,9 +121,10 @@ def step_time(plan: TrainingPlan, cluster: Cluster, coefficients: Coefficients) 
 def spread_of(plan: TrainingPlan) -> str:
     """Which results tell how far off the time of such a plan is.
 
-    Fine-tuning's are few, of small batches and of software that nobody tuned: they scatter more than pretraining's.
+    Fine-tuning's are few, of small batches and of software that nobody tuned: they scatter more than pretraining's. Of
+    states on the host there are none: no range is wider than that.
     """
-    if plan.method != "full":
+    if plan.method != "full" or plan.optimizer == "adamw-host":
         return "training_tuned"
     return "training_moe" if plan.shape.experts else "training_dense"
 
@@ -226,15 +235,19 @@ def _gradients(plan: TrainingPlan, cluster: Cluster, constants: Section, *, hide
     return wire - hidden * min(wire, hideable)
 
 
-def _optimizer(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:
-    """Reads and writes the states of the parameters that a GPU updates."""
+def _optimizer(plan: TrainingPlan, cluster: Cluster, constants: Section) -> tuple[float, float]:
+    """Reads and writes the states of the parameters that a GPU updates: in its own memory, or in the host's."""
     held = plan.trainable_parameters / plan.tp / plan.pp
     if plan.sharding != "none":
         held /= plan.dp * plan.cp
     elif plan.shape.experts:
         held /= plan.ep
-    memory = (cluster.variant.memory_bandwidth or 500e9) * constants.number("memory_share")
-    return constants.number("optimizer_bytes") * held / memory
+    share = constants.number("memory_share")
+    if plan.optimizer == "adamw-host":
+        sent = _SENT_BYTES * held / (cluster.host_link_bytes_s * share)
+        return 0.0, sent + _UPDATED_BYTES * held / (cluster.host_memory_bytes_s * share)
+    memory = (cluster.variant.memory_bandwidth or 500e9) * share
+    return constants.number("optimizer_bytes") * held / memory, 0.0
 
 
 def _stage_send(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:

@@ -7,7 +7,7 @@ from cumulo.catalog.models import ModelShape
 
 Method = Literal["full", "lora", "qlora", "adapter-v2"]
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
-Optimizer = Literal["adamw", "adamw-bf16", "adamw-8bit", "paged-8bit", "sgd"]
+Optimizer = Literal["adamw", "adamw-bf16", "adamw-8bit", "paged-8bit", "adamw-host", "sgd"]
 Recompute = Literal["none", "selective", "full"]
 Sharding = Literal["none", "zero1", "zero2", "zero3"]
 Stack = Literal["megatron", "megatron-2021", "fsdp", "eager"]
@@ -22,6 +22,7 @@ class TrainingPlan:
     data-parallel group. `trainable` counts the parameters of LoRA's matrices; None: rank 8 on two projections.
     `held_as` is how frozen weights are held (`nf4-dq`); None: `bf16`, and `nf4` for QLoRA. `paged-8bit` is 8-bit AdamW
     whose state moves to the host when room is short, stepping in the backward pass, so that no gradient stays.
+    `adamw-host` keeps AdamW's states in the host's memory, where the CPU updates them (ZeRO-Offload, arXiv:2101.06840).
     A `chunked_loss` makes logits of a part of the tokens at a time.
     """
 

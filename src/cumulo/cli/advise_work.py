@@ -18,7 +18,9 @@ from cumulo.client import run_file
 @click.option("--seq", type=TOKENS, metavar="N", help="Tokens of a sequence; 4096 if left out.")
 @click.option("--precision", type=click.Choice(["fp32", "tf32", "fp16", "bf16", "fp8"]), help="Of the products.")
 @click.option(
-    "--optimizer", type=click.Choice(["adamw", "adamw-bf16", "adamw-8bit", "paged-8bit", "sgd"]), help="Which."
+    "--optimizer",
+    type=click.Choice(["adamw", "adamw-bf16", "adamw-8bit", "paged-8bit", "adamw-host", "sgd"]),
+    help="Which.",
 )
 @click.option("--global-batch", type=WHOLE, metavar="N", help="Sequences in a step.")
 @click.option("--micro-batch", type=WHOLE, metavar="N", help="Sequences on a GPU at once; the most that fit.")

@@ -55,7 +55,7 @@ class TrainQuestion(LanguageModel):
     tokens: Amount | None = None
     seq: Count = 4096
     precision: Literal["fp32", "tf32", "fp16", "bf16", "fp8"] | None = None
-    optimizer: Literal["adamw", "adamw-bf16", "adamw-8bit", "paged-8bit", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "adamw-bf16", "adamw-8bit", "paged-8bit", "adamw-host", "sgd"] = "adamw"
     global_batch: Annotated[Count | None, Field(description="sequences in a step")] = None
     micro_batch: Annotated[Count | None, Field(description="sequences on a GPU at once")] = None
     recompute: Annotated[Literal["none", "selective", "full"] | None, Field(description="of activations")] = None
