@@ -14,20 +14,24 @@ from cumulo.wire.deadline import resolved
 
 
 @click.group("reservations", invoke_without_command=True)
-@click.pass_context
-def reservations_command(ctx: click.Context) -> None:
+@with_session
+def reservations_command(session: Session) -> None:
     """List what is reserved; reserve GPUs for a project, or give a reservation back.
 
     A run draws on one with `cumulo launch --reservation NAME`. What it does not use, spot runs may, and yield.
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_command)
+    if click.get_current_context().invoked_subcommand is None:
+        _list(session)
 
 
 @reservations_command.command("list")
 @with_session
 def list_command(session: Session) -> None:
     """List what is reserved, now or later."""
+    _list(session)
+
+
+def _list(session: Session) -> None:
     found = session.client.reservations()
     if session.as_json:
         session.print_json(found)

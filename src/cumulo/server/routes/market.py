@@ -13,7 +13,7 @@ from cumulo.server import render, render_market
 from cumulo.server.auth import Auth, require_admin
 from cumulo.server.paging import Cursor, Limit, cursor_of, key_of
 from cumulo.server.services import Serving
-from cumulo.server.times import parse_since
+from cumulo.server.times import parse_since, parse_time
 from cumulo.store import market, people
 from cumulo.wire import api
 
@@ -65,7 +65,7 @@ def reserve(body: api.NewReservation, services: Serving, caller: Auth) -> Respon
             account=caller.account,
             gpu=gpu,
             term_s=body.term,
-            starts_at=body.starts_at.timestamp() if body.starts_at else None,
+            starts_at=parse_time("starts_at", body.starts_at) if body.starts_at else None,
             upfront=body.upfront,
             name=body.name,
         )

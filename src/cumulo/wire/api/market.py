@@ -37,7 +37,9 @@ class NewReservation(Body):
     term: Annotated[Seconds, Field(ge=60, le=10 * 365 * 86400)] = Field(description="for how long: 30d")
     project: Name | None = Field(default=None, description="who pays; the caller's if left out")
     name: Name | None = Field(default=None, description="what runs call it")
-    starts_at: datetime | None = Field(default=None, description="when it begins; now if left out")
+    starts_at: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None, description="when it begins, ISO 8601 with its zone; now if left out"
+    )
     upfront: bool = Field(default=False, description="all of it is paid when it begins")
 
 
