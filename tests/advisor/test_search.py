@@ -16,6 +16,7 @@ from cumulo.advisor.search_training import TrainingEstimator
 from cumulo.advisor.supply import rented_supplies
 from cumulo.catalog.coefficients import coefficients
 from cumulo.catalog.models import named_model
+from cumulo.domain.errors import CumuloError
 from cumulo.domain.quantities import GIB, NANO
 from cumulo.domain.run import PurchaseOption
 from tests.advisor.supplies import supply
@@ -215,3 +216,12 @@ def test_a_bridge_between_two_cards_is_not_reckoned_with():
         found = estimator("llama-2-7b", tokens=1e9).estimate(given_supply, 8)
         assert isinstance(found, Estimate)
         assert any("of each step" in note for note in found.notes) is told
+
+
+def test_adapters_states_are_not_kept_on_the_host():
+    with pytest.raises(CumuloError, match="too few to keep on the host"):
+        Train(shape=named_model("llama-3.1-8b"), method="lora", optimizer="adamw-host")
+    estimator = TrainingEstimator(Train(shape=named_model("llama-3.1-8b"), optimizer="adamw-host"), coefficients())
+    assert [other.question.optimizer for _, other in estimator.remedies() if other.question.method != "full"] == [
+        "adamw"
+    ] * 2

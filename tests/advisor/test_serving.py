@@ -62,6 +62,20 @@ def test_users_wait_longer_the_more_there_are_and_together_get_more(users: int):
     assert more.output_tokens_s.expected > few.output_tokens_s.expected
 
 
+def test_stages_of_a_pipeline_let_nobody_go_sooner():
+    few, many = (ServingPlan(shape=LLAMA_70B, tp=4, pp=pp) for pp in (1, 4))
+    where = cluster("H100-80GB", 16)
+    alone, staged = (latency(plan, where, CONSTANTS, isl=2000, osl=200, concurrency=1) for plan in (few, many))
+    assert alone is not None
+    assert staged is not None
+    assert staged.tpot.expected > 0.9 * alone.tpot.expected
+    assert staged.ttft.expected == pytest.approx(alone.ttft.expected, rel=0.1)
+    crowd, spread_out = (latency(plan, where, CONSTANTS, isl=2000, osl=200, concurrency=16) for plan in (few, many))
+    assert crowd is not None
+    assert spread_out is not None
+    assert spread_out.tpot.expected < crowd.tpot.expected
+
+
 def test_as_many_as_fit_at_once_is_the_most():
     plan = ServingPlan(shape=LLAMA_70B, precision="fp8", tp=2)
     where = cluster("H100-80GB", 2)

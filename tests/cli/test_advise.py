@@ -138,7 +138,7 @@ def test_the_run_file_is_written(cumulo, stub, tmp_path):
         (("advise", "train"), "say which model"),
         (("advise", "train", "--model", "x", "--shape", "layers=1"), "say which model"),
         (("advise", "train", "--shape", "layers"), "not NAME=NUMBER"),
-        ((*TRAIN, "--tokens", "-5"), "is not a number"),
+        ((*TRAIN, "--tokens", "-5"), "-5: must be more than nothing"),
         ((*TRAIN, "--tokens", "0"), "more than nothing"),
         ((*TRAIN, "--tokens", "1e30"), "less than 1e19"),
         ((*TRAIN, "--seq", "0.5"), "whole number"),

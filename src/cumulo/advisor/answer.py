@@ -174,4 +174,8 @@ def break_even(plan: Plan) -> Iterator[str]:
 def refusals(found: Found) -> tuple[str, ...]:
     """Why GPUs are not among the plans, alike reasons together: `needs more memory: T4, L4 (…)`."""
     whole = [(supply, refusal) for supply, refusal in found.refusals if supply.share == 1]
-    return shown_counts([(refusal.reason, supply.name, refusal.text) for supply, refusal in whole])
+    told = [
+        (refusal.reason, f"{supply.name} (yours)" if supply.own else supply.name, refusal.text)
+        for supply, refusal in whole
+    ]
+    return shown_counts(told)

@@ -59,6 +59,8 @@ class Train:
                 raise contradiction(
                     f"a micro-batch of {self.micro_batch} is more than the global batch of {self.global_batch}"
                 )
+        if self.optimizer == "adamw-host" and self.method != "full":
+            raise contradiction("adapters' states are too few to keep on the host", "leave the optimizer out")
         context = self.shape.max_context
         if context is not None and self.seq > context and self.method != "full":
             raise contradiction(

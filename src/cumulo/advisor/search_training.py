@@ -105,9 +105,9 @@ class TrainingEstimator:
                     "optimizer states in the host's memory (--optimizer adamw-host)",
                     replace(self, question=replace(question, optimizer="adamw-host")),
                 )
-            yield "LoRA", replace(self, question=replace(question, method="lora"))
+            yield "LoRA", replace(self, question=replace(question, method="lora", optimizer="adamw"))
         if question.method != "qlora":
-            yield "QLoRA (4-bit weights)", replace(self, question=replace(question, method="qlora"))
+            yield "QLoRA (4-bit weights)", replace(self, question=replace(question, method="qlora", optimizer="adamw"))
         if question.seq > 1024:
             yield "sequences of 1,024 tokens", replace(self, question=replace(question, seq=1024))
 

@@ -6,7 +6,7 @@ steady state each sequence costs its prefill and its share of the steps, so toke
 step / batch). Constants are fitted to TensorRT-LLM's published throughput; see `bench/advisor/serving.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot, pow, sqrt
 from typing import Final
 
@@ -92,17 +92,20 @@ def latency(
     """What each of `concurrency` users of one replica waits; None as for `serving_rate`, or where they don't fit.
 
     A user's tokens stand still while others' prompts are prefilled: that is part of the time between tokens. A prompt
-    waits on average for half a step, and for the prompts before it as their share of the time.
+    waits on average for half a step, and for the prompts before it as their share of the time. Stages of a pipeline
+    come one after the other for a prompt as for a token: they let more users in, and nobody sooner.
     """
     constants = coefficients.serving
     context = isl + osl
     if not runnable(plan, cluster) or serving_memory(plan, cluster, context=context).sequences < concurrency:
         return None
-    step = decode_step(plan, cluster, constants, batch=concurrency, context=isl + osl / 2)
-    prefill = prefill_seconds(plan, cluster, constants, tokens=isl)
-    between = step.total + prefill * concurrency / osl
-    busy = min(prefill * concurrency / (prefill * concurrency + osl * step.total), 1.0)
-    first = prefill * (1 + busy * concurrency / 2 * prefill / (prefill + between)) + step.total / 2
+    through, at_once = replace(plan, pp=1), max(concurrency / plan.pp, 1)
+    step = decode_step(through, cluster, constants, batch=at_once, context=isl + osl / 2).total
+    prefill = prefill_seconds(through, cluster, constants, tokens=isl)
+    stage = prefill / plan.pp
+    between = step + stage * concurrency / osl
+    busy = min(stage * concurrency / (stage * concurrency + osl * step), 1.0)
+    first = prefill + busy * concurrency / 2 * stage * stage / (stage + between) + step / 2
     spread = serving_spread(plan, cluster, constants)
     return Latency(
         ttft=spread.around(first),

@@ -54,11 +54,11 @@ def named_model(name: str) -> ModelShape:
     if shape := find_model(name):
         return shape
     near = suggest_models(name)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    hint = f"did you mean {' or '.join(near)}? Else give" if near else "give"
     raise CumuloError(
         "invalid_request",
         f"no model {printable(repr(name), 80)} is known",
-        hint=f"{hint}Else give its config.json, or its layers, hidden, heads, kv heads, ffn and vocab",
+        hint=f"{hint} its config.json, or its layers, hidden, heads, kv heads, ffn and vocab",
         details={"suggestions": near},
     )
 

@@ -8,7 +8,7 @@ import click
 from cumulo.domain.names import printable
 from cumulo.domain.quantities import parse_duration
 
-_NUMBER = re.compile(r"(\d[\d,_]*\.?\d*(?:e[+-]?\d+)?)\s*([kmbgt]?)", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"(-?\d[\d,_]*\.?\d*(?:e[+-]?\d+)?)\s*([kmbgt]?)", re.IGNORECASE | re.ASCII)
 _POWER = re.compile(r"(\d+)\s*(?:\^|\*\*)\s*(\d+)", re.ASCII)
 _SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _SHORT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|us|µs)", re.ASCII | re.IGNORECASE)
