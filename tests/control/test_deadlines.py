@@ -15,11 +15,13 @@ from cumulo.control.deadlines_policies import Policies
 from cumulo.control.live import FRESH
 from cumulo.control.moves import stop_instance
 from cumulo.control.prices import Pool
+from cumulo.control.reserving import Wanted
+from cumulo.domain.ask import parse_gpu_ask
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import EndReason
 from cumulo.domain.run import PurchaseOption
 from cumulo.market.deadline import ORDER, Choice, Job
-from cumulo.store import events, schema, tables
+from cumulo.store import events, people, schema, tables
 from cumulo.store.batch import Batch
 from cumulo.store.database import Database
 from tests.control.fakes import PRICE, Clock, Cloud, FakeEngine, node, run_spec
@@ -147,10 +149,12 @@ def test_with_slack_it_runs_on_spot_and_at_last_on_demand_where_it_is(cloud):
     cloud.engine.end(instance)
     cloud.look()
     assert cloud.run(run_id).status == "succeeded"
-    assert [(row.purchase, row.ended_at is not None) for row in cloud.rows_of("usage")] == [
-        ("spot", True),
-        ("on-demand", True),
-    ]
+    first, second = cloud.rows_of("usage")
+    assert (first.purchase, second.purchase, second.price_nano_h) == ("spot", "on-demand", 4 * PRICE)
+    assert first.ended_at == second.started_at
+    cost = sum((row.ended_at - row.started_at) * row.price_nano_h / 3600 for row in (first, second))
+    assert cloud.run(run_id).cost_nano == pytest.approx(cost, abs=2)
+    assert 0 < first.price_nano_h < second.price_nano_h
 
 
 def test_what_it_saves_gives_it_slack_again(cloud):
@@ -289,6 +293,51 @@ def test_a_run_after_another_is_not_steered_before_its_turn(cloud):
     cloud.look()
     cloud.look()
     assert cloud.bought(run_id) == "spot"
+
+
+# ---- reserved for others --------------------------------------------------------------------------------------------
+
+
+def reserve(cloud, gpus):
+    """Others reserve so many of the four GPUs."""
+    with cloud.db.write() as tx:
+        people.ensure_project(tx, "x", created_by="ada", now=NOW)
+    wanted = Wanted(
+        project="x",
+        account="ada",
+        gpu=parse_gpu_ask(gpus),
+        term_s=30 * 24 * H,
+        starts_at=None,
+        upfront=False,
+        name=None,
+    )
+    return cloud.control.reserve(wanted)
+
+
+def test_on_what_is_reserved_for_others_it_stays_spot_and_that_is_said(cloud):
+    reserve(cloud, "A100:2")
+    run_id = cloud.due(10, work=4, grace_s=1.0)
+    cloud.go()
+    assert cloud.bought(run_id) == "spot", "it takes what the reservation does not use"
+    assert cloud.course(run_id).why.startswith("may be late: it runs on GPUs that are reserved for others")
+    assert len(cloud.said(run_id, "run.unsure")) == 1
+    for _ in range(8):
+        cloud.go(seconds=H)
+    assert cloud.bought(run_id) == "spot", "on-demand it could not make room for them"
+    cloud.submit("A100:2", name="theirs", purchase=PurchaseOption.RESERVED, project="x")
+    for _ in range(3):
+        cloud.go()
+    assert cloud.run(run_id).status == "recovering"
+    assert cloud.bought(run_id) == "waits as spot"
+
+
+def test_beside_what_is_reserved_it_goes_on_demand(cloud):
+    reserve(cloud, "A100:2")
+    run_id = cloud.due(5, work=4, gpus="A100:2", grace_s=1.0)
+    for _ in range(4):
+        cloud.go(seconds=H)
+    assert cloud.bought(run_id) == "on-demand"
+    assert cloud.said(run_id, "run.unsure") == []
 
 
 # ---- what is refused, and what is told ------------------------------------------------------------------------------

@@ -94,6 +94,12 @@ def test_late_is_said_with_what_is_left_and_by_how_much():
     )
 
 
+def test_what_takes_longer_than_it_was_said_to_is_late_by_that():
+    course = chart(replace(STANDING, on=Choice.ON_DEMAND, work_left_s=0.0, left_s=-600.0), None)
+    assert not course.feasible
+    assert course.why == ("can't be done in time: it takes longer than its work was said to, and is 10m 00s late")
+
+
 # ---- never late -----------------------------------------------------------------------------------------------------
 
 

@@ -168,6 +168,8 @@ class Deadlines:
             need = view.need(standing, track.redo_s, where)
             track.policy = self.policies.get(need, lambda: self.history.hazards(where), now) or track.policy
             course = self._sure(batch, run, track, standing, chart(standing, track.policy), now)
+            if unit is not None and on is Choice.SPOT and not facts.may_be_on_demand(view.seen, run, unit, now):
+                course = self._borrowing(batch, run, course, now)
             if on is Choice.ON_DEMAND and course.choice is Choice.SPOT and not _worth_it(run, track, course, now):
                 why = f"runs on-demand: {format_duration(course.slack_s)} of slack left, too little to go back to spot"
                 course = replace(course, choice=on, why=why)
@@ -178,14 +180,24 @@ class Deadlines:
         return course
 
     def _sure(self, batch: Batch, run: LiveRun, track: Track, standing: Standing, course: Course, now: float) -> Course:
-        """The course; where on-demand may have no room in time, that is said, and it is queued so at once."""
+        """The course; where on-demand may have no room in time that is said, and it takes what it can get."""
         slack_s = standing.left_s - standing.needs_s
-        if not course.feasible or standing.on is not Choice.WAIT or track.room_s <= max(slack_s, 0.0):
+        if standing.on is not Choice.WAIT or track.room.in_s <= max(slack_s, 0.0):
             return course
-        room = f"{format_duration(track.room_s)}" if track.room_s < inf else "a time that nobody can tell"
+        spot = standing.available or track.room.barred
+        choice = Choice.SPOT if spot else Choice.ON_DEMAND
+        if not course.feasible:
+            return replace(course, choice=choice)
+        room = "a time that nobody can tell" if track.room.in_s == inf else format_duration(track.room.in_s)
         why = f"may be late: there is no room for it on-demand for {room}; {format_duration(slack_s)} of slack left"
         self._tell_once(batch, run, UNSURE, why, now)
-        return replace(course, why=why)
+        return replace(course, choice=choice, why=why, holds_off=False)
+
+    def _borrowing(self, batch: Batch, run: LiveRun, course: Course, now: float) -> Course:
+        """The course of what runs on GPUs that a reservation lends: nothing that can't be stopped may be there."""
+        why = "may be late: it runs on GPUs that are reserved for others, and makes room for them"
+        self._tell_once(batch, run, UNSURE, why, now)
+        return replace(course, choice=Choice.SPOT, why=why if course.feasible else course.why)
 
     def _tell_once(self, batch: Batch, run: LiveRun, kind: str, why: str, now: float) -> None:
         if (run.id, kind) not in self._told:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from cumulo.catalog.terms import list_terms
 from cumulo.control.deadlines_work import first_of
@@ -10,6 +10,7 @@ from cumulo.control.deciding import decide, doomed, in_turn
 from cumulo.control.hazards import pool_of
 from cumulo.control.live import LiveInstance, LiveRun, LiveUnit, Picture
 from cumulo.control.prices import Pool
+from cumulo.control.promising import market_of
 from cumulo.control.rates import Rates
 from cumulo.control.yielding import makes_room
 from cumulo.domain.ask import Ask
@@ -17,9 +18,11 @@ from cumulo.domain.lifecycle import RunStatus
 from cumulo.domain.run import PurchaseOption, RunSpec
 from cumulo.domain.sharing import WHOLE_MILLI
 from cumulo.market.deadline import Choice
-from cumulo.placement.fit import admitted_kinds, choose
+from cumulo.placement.fit import Place, admitted_kinds, choose
 from cumulo.placement.forecast import expect
+from cumulo.placement.purchase import Purchases
 from cumulo.placement.quota import least_milli
+from cumulo.placement.refuse import Constraint
 from cumulo.placement.world import Waiting, World
 
 # What a start takes where this unit has not started yet; with an environment to prepare, that too.
@@ -86,20 +89,50 @@ def fits(seen: Picture, ask: Ask) -> bool:
     return choose(seen.world, ask) is not None
 
 
-def on_demand_room(seen: Picture, waiting: Waiting, now: float) -> float:
-    """Seconds until there is room for it as an on-demand run, made by spot runs or not; inf if nobody can tell."""
-    if fits(seen, waiting.ask):
-        return 0.0
+class Room(NamedTuple):
+    """Seconds until there is room on-demand (inf: nobody can tell). `barred`: none that is free is for on-demand."""
+
+    in_s: float
+    barred: bool = False
+
+
+AT_ONCE: Final = Room(0.0)
+
+
+def on_demand_room(seen: Picture, waiting: Waiting, now: float) -> Room:
+    """When there is room for it as an on-demand run, made by spot runs or not."""
+    if fits(seen, waiting.ask) and not market_of(seen).promised:
+        return AT_ONCE
     target = replace(waiting, purchase=PurchaseOption.ON_DEMAND)
     others = [each for each in seen.waiting(now, 64) if each.key != target.key]
     queue = list(in_turn(seen, [*others, target], now))
     decided = decide(seen, queue, now)
     room = makes_room(seen, decided, target.key, now)
     if room is not None:
-        return max(0.0, room.by - now)
+        return Room(max(0.0, room.by - now))
     policy, past = seen.rules.policy, seen.learning.past
     expected = expect(seen.world, queue, target, decided, now=now, past=past, policy=policy)
-    return inf if expected.likely is None else max(0.0, expected.likely - now)
+    bars = [held.constraint for held in decided.held_back if held.waiting.key == target.key]
+    return Room(inf if expected.likely is None else max(0.0, expected.likely - now), Constraint.RESERVED in bars)
+
+
+def may_be_on_demand(seen: Picture, run: LiveRun, unit: LiveUnit, now: float) -> bool:
+    """Whether what runs may be bought on-demand where it is: not on what is reserved, which spot only borrows."""
+    market = market_of(seen)
+    if not market.promised:
+        return True
+    target = replace(waiting_of(run, unit.place), purchase=PurchaseOption.ON_DEMAND)
+    places = tuple(
+        Place(
+            node_id=each.node_id,
+            slices=each.slices,
+            cpus_milli=each.cpus_milli,
+            memory_bytes=each.memory_bytes,
+            device_model=each.device_model,
+        )
+        for each in unit.instances.values()
+    )
+    return Purchases(seen.world, market, now).exceeded(target, places) is None
 
 
 def would_go(seen: Picture, instances: list[LiveInstance], now: float) -> bool:

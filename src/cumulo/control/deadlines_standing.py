@@ -61,7 +61,7 @@ class View:
         # Whoever has its room by then makes it again with a grace: like its own, or as long as the longest there is.
         room_s = max(run.spec.grace_s, self.grace_s)
         if on is Choice.WAIT and not leaves:
-            room_s = max(room_s, self._room(run, place, track))
+            room_s = max(room_s, self._room(run, place, track).in_s)
         overhead_s = 0.0
         if first is not None and first.started_at is None:
             overhead_s = max(0.0, start_s - (self.now - first.placed_at))
@@ -98,11 +98,11 @@ class View:
         there = facts.fits(self.seen, run.spec.ask)
         return there, calm_s if there else 0.0
 
-    def _room(self, run: LiveRun, place: int, track: Track) -> float:
+    def _room(self, run: LiveRun, place: int, track: Track) -> facts.Room:
         if self.now - track.room_at >= ROOM_EVERY_S:
-            track.room_s = facts.on_demand_room(self.seen, facts.waiting_of(run, place), self.now)
+            track.room = facts.on_demand_room(self.seen, facts.waiting_of(run, place), self.now)
             track.room_at = self.now
-        return track.room_s
+        return track.room
 
     def need(self, standing: Standing, redo_s: float, where: Pool) -> Need:
         """What a policy for this job is to be solved for. A changeover includes what is to be done again."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
 
+from cumulo.control.deadlines_facts import AT_ONCE, Room
 from cumulo.control.deadlines_work import Pace, Saved, first_of
 from cumulo.control.live import FRESH, LiveRun
 from cumulo.domain.run import PurchaseOption
@@ -26,13 +27,13 @@ class Track:
     bought_at: float | None = None  # when it was last bought otherwise
     start_s: float | None = None  # what its last start took
     redo_s: float = 0.0  # the most that a preemption of this attempt would have lost
-    room_s: float = 0.0  # until there is room for it on-demand, as of `room_at`
+    room: Room = AT_ONCE  # when there is room for it on-demand, as of `room_at`
     room_at: float = -inf
 
     def begins(self, stands: Stands) -> None:
         """Something has happened to the unit: what was true of how it stood is no more."""
         self.stands, self.asks_for, self.refused_at = stands, None, None
-        self.redo_s, self.room_s, self.room_at = 0.0, 0.0, -inf
+        self.redo_s, self.room, self.room_at = 0.0, AT_ONCE, -inf
 
 
 class Tracks:

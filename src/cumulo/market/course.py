@@ -180,6 +180,10 @@ def _why(standing: Standing, choice: Choice, safe: list[Choice]) -> str:
 
 def late(work_left_s: float, left_s: float, needs_s: float) -> str:
     """That the deadline can't be met, in words."""
+    if work_left_s <= 0:
+        return (
+            f"can't be done in time: it takes longer than its work was said to, and is {format_duration(-left_s)} late"
+        )
     time = f"{format_duration(left_s)} of time" if left_s > 0 else "no time"
     over = format_duration(max(needs_s - left_s, 0.0))
     work = f"{format_duration(work_left_s)} of work"
