@@ -41,6 +41,15 @@ def test_a_server_that_nobody_asks_does_not_import_the_advisor():
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"
 
 
+def test_the_run_file_that_was_advised_is_read_as_the_same_question(box):
+    told = advice(box, {"train": {**TRAIN, "seq": 2048}})
+    assert told.launch is not None
+    assert told.launch["envs"]["TOKENS"] == 10**8
+    again = advice(box, {"run": told.launch})
+    assert again.asked == told.asked
+    assert again.plans[0].seconds == told.plans[0].seconds
+
+
 def test_what_launches_it_here_is_a_run_file_that_this_cloud_takes(box):
     told = advice(box, {"train": TRAIN})
     assert told.launch is not None

@@ -84,7 +84,14 @@ def _train(given: TrainQuestion) -> Asked:
         subject=TrainingEstimator(question=question, coefficients=coefficients()),
         name=f"{question.method}-{question.shape.name}",
         most=None if question.method == "full" else _ONE_NODE,
+        more={"envs": envs} if (envs := _told_to_train(given)) else {},
     )
+
+
+def _told_to_train(given: TrainQuestion) -> dict[str, Any]:
+    """What of the question the program must be told beside how it is spread; `_run` reads it back."""
+    told = {"MODEL": given.model, "TOKENS": None if given.tokens is None else int(given.tokens)}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _serve(given: ServeQuestion) -> Asked:
@@ -150,7 +157,9 @@ def _run(spec: RunSpec) -> Asked:
         if find_model(word) is not None:
             if any(server in told for server in _SERVERS):
                 return _serve(ServeQuestion(model=word))
-            return _train(TrainQuestion(model=word, method=_method(told)))
+            numbers = {name: _number(spec.env.get(name.upper(), "")) for name in ("tokens", "seq", "global_batch")}
+            given: dict[str, Any] = {name: value for name, value in numbers.items() if value}
+            return _train(TrainQuestion(model=word, method=_method(told), **given))
     if spec.ask.gpu is None:
         raise CumuloError(
             "invalid_request",
@@ -159,6 +168,11 @@ def _run(spec: RunSpec) -> Asked:
         )
     subject = held(spec.name, spec.ask.gpu, nodes=spec.ask.nodes, seconds=spec.max_duration_s)
     return Asked(subject=subject, name=spec.name, kinds=asking.admitted(spec.ask.gpu), command=spec.command)
+
+
+def _number(text: str) -> int:
+    """A whole number as a run file's envs hold it; 0 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 17 else 0
 
 
 def _words(text: str) -> Iterator[str]:
