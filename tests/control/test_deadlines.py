@@ -240,7 +240,9 @@ def test_a_restart_goes_on_from_the_store(cloud):
     assert len(cloud.said(run_id, "run.switched")) == 1
 
 
-def test_saved_work_of_earlier_attempts_is_known_after_a_restart(cloud):
+def test_saved_work_of_earlier_attempts_is_known_after_a_restart(db, tmp_path):
+    """On SQLite and on PostgreSQL."""
+    cloud = Timed(db, tmp_path, engine=FakeEngine(Clock(), (node("one"),))).ready()
     run_id = cloud.due(20, work=4, grace_s=1.0)
     cloud.go()
     [instance] = cloud.instances_of(run_id)
