@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import stub_gpus
 from tests.docs.documents import ROOT
 from tests.docs.transcript import Step, matches
 
@@ -24,9 +25,12 @@ class Said(NamedTuple):
 
 
 class Shell:
-    """Runs commands one after the other in one bash, which starts in a folder with `examples/` and `.venv/`."""
+    """Runs commands one after the other in one bash, which starts in a folder with `examples/` and `.venv/`.
 
-    def __init__(self) -> None:
+    `gpus` of them are there that are not emulated, as far as anybody can tell.
+    """
+
+    def __init__(self, *, gpus: int = 0) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="docs-", dir="/tmp"))  # a socket's name is short
         self.folder.chmod(0o755)
         work = self.folder / "cumulo"
@@ -44,6 +48,8 @@ class Shell:
             "CUMULO_SOCKET": str(self.folder / ".local/state/cumulo/server.sock"),  # and never the machine's own
             "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
         }
+        if gpus:
+            env |= stub_gpus.environment(stub_gpus.library(self.folder), self.folder, gpus=gpus)
         self._bash = subprocess.Popen(
             ["bash", "--noprofile", "--norc"], cwd=work, env=env, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,

@@ -28,6 +28,9 @@ NOT_RUN = {
     "api.md": ('curl -s --unix-socket "$CUMULO_HOME/server.sock" http://localhost/v1/runs?limit=1',),
 }
 
+# Documents that show GPUs which cost something, and so are not emulated: how many.
+GPUS = {"market.md": 4}
+
 
 def shown_in(path, *languages):
     return blocks(path.read_text(), *languages)
@@ -45,7 +48,7 @@ DOCUMENTS_WITH_SESSIONS = [path for path in DOCUMENTS if path != CHINESE and sho
 @pytest.mark.timeout(300)  # a tour takes 40 s on two idle cores
 @pytest.mark.parametrize("path", DOCUMENTS_WITH_SESSIONS, ids=lambda path: path.name)
 def test_a_session_prints_what_is_shown(path):
-    shell = Shell()
+    shell = Shell(gpus=GPUS.get(path.name, 0))
     try:
         for block in shown_in(path):
             name = block.lines[0].removeprefix("# ") if block.lines else ""

@@ -3,28 +3,16 @@
 The GPUs are those that a small library of ours claims to find, since emulated ones have no price.
 """
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import stub_gpus
 from tests.system.cloud import Cloud, eventually
 
 pytestmark = pytest.mark.system
 
-SOURCE = Path(__file__).parents[1] / "node/devices/stub/nvml_stub.c"
-GPU = """
-device
-name NVIDIA A100-SXM4-80GB
-uuid GPU-{0}
-pci 00000000:3{0}:00.0
-minor {0}
-total 85899345920
-used 1048576
-reserved 600000000
-"""
 CONFIG = """
 rates: {A100-80GB: 2.00}
 market: {spot_floor: 0.25, min_run: 1s, price_every: 1s, reserved: {1h: 0.5}}
@@ -35,24 +23,17 @@ SMALL = ("--cpus", "0.1", "--memory", "0.2", "--runtime", "process")
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
-    folder = tmp_path_factory.mktemp("nvml")
-    options = ["-std=c11", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
-    subprocess.run(["gcc", *options, "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)], check=True)
-    return folder
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stub_gpus.library(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
-def cloud(new_cloud: Any, library: Path) -> Cloud:
+def cloud(new_cloud: Any, libraries: Path) -> Cloud:
     """Four GPUs at two dollars an hour."""
     made: Cloud = new_cloud()
     made.home.mkdir()
     (made.home / "config.yaml").write_text(CONFIG)
-    driver = made.folder / "driver"
-    driver.write_text("driver 580.95.05\ncuda 13000\n" + "".join(GPU.format(index) for index in range(4)))
-    made.env |= {"LD_LIBRARY_PATH": str(library), "CUMULO_NVML_STUB": str(driver)}
+    made.env |= stub_gpus.environment(libraries, made.folder, gpus=4)
     made.start()
     return made
 
