@@ -71,6 +71,7 @@ def write(
         "errors": errors(fitted),
         "unseen": errors(unseen),
         "rules": rules(fitted),
+        "sources": sources(fitted),
         "ranking": ranking(orders),
         "families": families(fitted),
         "plots": (f"![{title(name)}](accuracy/{name}.png)" for name in fitted),
@@ -139,6 +140,17 @@ def rules(targets: Mapping[str, Target]) -> Iterator[str]:
         for rule, found in {"the advisor": own, **scored}.items():
             cells = [_percent(found[key]) for key in ("median_ape", "mape", "bias")]
             yield f"| {title(name)} | {rule} | {found['n']} | {' | '.join(cells)} |"
+
+
+def sources(targets: Mapping[str, Target]) -> Iterator[str]:
+    """Of dense training, which other estimators know: median errors by source, theirs beside the advisor's."""
+    kept = grouped(targets["training_dense"].rows, lambda row: row.source) if "training_dense" in targets else {}
+    names = sorted({name for rows in kept.values() for row in rows for name in row.baselines})
+    yield from _head("source", "rows", "the advisor", *names)
+    for source, rows in kept.items():
+        own, others = score(rows)["median_ape"], baseline_scores(rows)
+        cells = [_percent(others[name]["median_ape"]) if name in others else "–" for name in names]
+        yield f"| {source.replace('_', ' ')} | {len(rows)} | {_percent(own)} | {' | '.join(cells)} |"
 
 
 def ranking(orders: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

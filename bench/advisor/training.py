@@ -9,8 +9,9 @@ from typing import Any
 from bench.advisor import data
 from bench.advisor.fit import spread
 from bench.advisor.least_squares import Prior, minimise_positive
+from bench.advisor.peers import llm_analysis_seconds
 from bench.advisor.score import Row, Target, gpu_family
-from bench.advisor.training_cases import Case, cases, finetunes, model_flops
+from bench.advisor.training_cases import Case, cases, finetunes
 from cumulo.advisor.estimate import Range, Spread
 from cumulo.advisor.memory import training_memory
 from cumulo.advisor.topology import Cluster
@@ -236,12 +237,10 @@ def _row(case: Case, estimate: Range) -> Row:
 
 
 def _rules(plan: TrainingPlan, where: Cluster) -> dict[str, float]:
-    """What people reckon with: seconds by parameters alone, and by all operations at a flat efficiency."""
+    """Seconds by parameters alone, as people reckon, and by llm-analysis."""
     rate = (where.variant.fp16_tensor_tflops or 0.0) * 1e12 * where.gpus
     if not rate:
         return {}
-    again = 4 / 3 if plan.recompute == "full" else 1.0
-    return {
-        "6ND at 40 % MFU": 6 * plan.shape.active_parameters * plan.step_tokens / (0.4 * rate),
-        "all FLOPs at 50 %": again * model_flops(plan) / (0.5 * rate),
-    }
+    found = {"6ND at 40 % MFU": 6 * plan.shape.active_parameters * plan.step_tokens / (0.4 * rate)}
+    other = llm_analysis_seconds(plan, where)
+    return found if other is None else {**found, "llm-analysis at 50 %": other}

@@ -1,11 +1,12 @@
 """What is written into docs/accuracy.md, and the plots beside it."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from bench.advisor.plots import draw
-from bench.advisor.report import DOCS, PART, errors, families, fill, main, ranking, rules, title, write
+from bench.advisor.report import DOCS, PART, errors, families, fill, main, ranking, rules, sources, title, write
 from bench.advisor.score import Row, Target
 from cumulo.advisor.estimate import Range
 
@@ -58,6 +59,13 @@ def test_simple_rules_stand_beside_the_advisor():
     assert "| twice | 8 | 100.0 % | 100.0 % | 100.0 % |" in rule
 
 
+def test_other_estimators_stand_beside_the_advisor_for_each_source():
+    head, _, line = sources({"training_dense": Target([replace(row(11, 10), source="a_table")])})
+    assert head == "| source | rows | the advisor | twice |"
+    assert line == "| a table | 1 | 10.0 % | 100.0 % |"
+    assert len(list(sources(TARGETS))) == 2
+
+
 def test_the_order_of_gpus():
     orders = {"fitted": {"mlperf_training v4.0": Pairs(19, 1)}, "unseen": {}}
     assert list(ranking(orders))[-1] == "| mlperf training v4.0 | 20 | 0.90 | – |"
@@ -85,7 +93,7 @@ def test_the_document_is_filled_and_what_is_written_by_hand_stays(tmp_path):
 
 def test_every_part_of_the_document_has_its_numbers():
     parts = PART.findall((DOCS / "accuracy.md").read_text())
-    assert {name for _, name, _, _ in parts} == {"errors", "unseen", "rules", "ranking", "families", "plots"}
+    assert {name for _, name, _, _ in parts} == {"errors", "unseen", "rules", "sources", "ranking", "families", "plots"}
     assert all(body.strip() for _, _, body, _ in parts)
 
 
