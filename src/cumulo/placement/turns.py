@@ -32,8 +32,7 @@ _Due = tuple[float, float, tuple[str, int, int], Waiting]
 
 def due(waiting: Waiting, stretch: float) -> float:
     """When a unit should have started (epoch seconds)."""
-    length = waiting.expected_s if waiting.expected_s is not None else waiting.duration_s
-    return waiting.accepted_at + stretch * (UNTOLD_S if length is None else length)
+    return waiting.accepted_at + stretch * (UNTOLD_S if waiting.duration_s is None else waiting.duration_s)
 
 
 class Turns:

@@ -258,7 +258,7 @@ def by_device(slices: Iterable[Slice]) -> dict[str, tuple[Slice, ...]]:
 class Waiting:
     """One unit that waits to be placed. `key` is whatever the caller knows it by.
 
-    `duration_s` is the longest it declared to take, `expected_s` what it is thought to take, if that was learnt.
+    `duration_s` is the longest it declared to take.
     `bid_nano_h` is as for `Hold`; `reservation` the one that it is to draw on, None for any of its project's.
     """
 
@@ -268,7 +268,6 @@ class Waiting:
     priority: int
     accepted_at: float
     duration_s: float | None = None
-    expected_s: float | None = None
     project: str = "default"
     account: str = ""
     purchase: PurchaseOption = PurchaseOption.ON_DEMAND
