@@ -40,8 +40,13 @@ def runs_on(unit: LiveUnit | None) -> Choice:
     return Choice.SPOT if first.purchase is PurchaseOption.SPOT else Choice.ON_DEMAND
 
 
+def least_start(measured_s: float | None) -> float:
+    """Seconds from a placement until the command runs, at the least: what is needed may be there already."""
+    return START_S if measured_s is None else min(START_S, measured_s)
+
+
 def start_of(spec: RunSpec, measured_s: float | None) -> float:
-    """Seconds from a placement until the command runs."""
+    """The same as it is reckoned with: as the last time, or with all there may be to prepare."""
     if measured_s is not None:
         return measured_s
     return START_S + (PREPARE_S if spec.setup or spec.requirements else 0.0)

@@ -56,7 +56,7 @@ class View:
         unit = run.units.get(place)
         first, on = first_of(unit), facts.runs_on(unit)
         leaves = first is not None and on is Choice.WAIT
-        start_s = facts.start_of(run.spec, track.start_s)
+        start_s, least_s = facts.start_of(run.spec, track.start_s), facts.least_start(track.start_s)
         later_s = max(0.0, (unit.not_before or 0.0) - self.now) if unit and on is Choice.WAIT else 0.0
         # Whoever has its room by then makes it again with a grace: like its own, or as long as the longest there is.
         room_s = max(run.spec.grace_s, self.grace_s)
@@ -64,7 +64,7 @@ class View:
             room_s = max(room_s, self._room(run, place, track).in_s)
         overhead_s = 0.0
         if first is not None and first.started_at is None:
-            overhead_s = max(0.0, start_s - (self.now - first.placed_at))
+            overhead_s = max(0.0, least_s - (self.now - first.placed_at))
         track.redo_s = max(track.redo_s, work.unsaved_s)
         in_turn_s = (rounds(run) - 1) * work.total_s if unit is None else 0.0
         available, age_s = self._spot(run, place, track)
@@ -77,7 +77,7 @@ class View:
             available=available,
             age_s=age_s,
             restart_s=start_s + later_s + room_s + facts.warm_up(work.total_s),
-            start_s=start_s + later_s,
+            start_s=least_s + later_s,
             leave_s=run.spec.grace_s,
             react_s=REACT_S + pause_of(run, self.now),
         )

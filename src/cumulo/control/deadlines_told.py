@@ -25,7 +25,7 @@ def check_deadline(spec: RunSpec, now: float) -> None:
         return
     parallel = (spec.array and spec.array.parallel) or spec.units()
     work_s = spec.work_s * -(-spec.units() // parallel)
-    least_s = work_s + facts.start_of(spec, None)
+    least_s = work_s + facts.least_start(None)
     if least_s > left_s:
         earliest = datetime.fromtimestamp(now + least_s, UTC).isoformat(timespec="seconds")
         time = format_duration(round(left_s))
