@@ -220,3 +220,5 @@ def test_the_past_is_told_in_a_sentence():
     text = "attempt 2 made room for r9 1m 30s ago; 2.5s of work since its last checkpoint is lost"
     assert past_text([saved], {}, 160.0) == text
     assert past_text([saved._replace(saved_at=69.9)], {}, 160.0).endswith("what it had done is saved")
+    took_its_time = saved._replace(told_at=50.0, saved_at=50.5)
+    assert past_text([took_its_time], {}, 160.0).endswith("what it had done is saved")

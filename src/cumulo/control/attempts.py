@@ -26,10 +26,11 @@ class Ending(NamedTuple):
     ended_at: float
     saved_at: float | None
     stopped_for: str | None
+    told_at: float | None  # that it must make room
 
 
 class Attempt(NamedTuple):
-    """An attempt that is over. `made_room_for` names the attempt that it was stopped for."""
+    """An attempt that is over. `made_room_for` names the attempt that it was stopped for, of which it was told then."""
 
     number: int
     reason: EndReason
@@ -38,11 +39,15 @@ class Attempt(NamedTuple):
     ended_at: float
     saved_at: float | None
     made_room_for: str | None
+    told_at: float | None = None
 
     @property
     def lost_s(self) -> float:
-        """Seconds of work that were not saved, as far as it told."""
-        return max(0.0, self.ended_at - max(self.began_at, self.saved_at or 0.0))
+        """Seconds of work that were not saved, as far as it told. Who saved when told to leave has lost nothing."""
+        saved_at = self.began_at if self.saved_at is None else self.saved_at
+        if self.told_at is not None and saved_at >= self.told_at:
+            return 0.0
+        return max(0.0, self.ended_at - max(self.began_at, saved_at))
 
 
 def attempt_of(number: int, endings: Iterable[Ending]) -> Attempt:
@@ -61,6 +66,7 @@ def attempt_of(number: int, endings: Iterable[Ending]) -> Attempt:
         ended_at=cause.ended_at,
         saved_at=max(saved, default=None),
         made_room_for=made_room.stopped_for if made_room else None,
+        told_at=made_room.told_at if made_room else None,
     )
 
 

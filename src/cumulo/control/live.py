@@ -126,6 +126,7 @@ def ending_of(instance: LiveInstance) -> Ending:
         ended_at=began_at if instance.ended_at is None else instance.ended_at,
         saved_at=instance.checkpointed_at,
         stopped_for=instance.stopped_for,
+        told_at=None if instance.preempt_at is None else instance.preempt_at - (instance.stop_grace_s or 0.0),
     )
 
 
