@@ -44,10 +44,15 @@ def test_bridged_pcie_boards_count_as_pcie():
     assert boards.fabric_bytes_s == pytest.approx(1.97e9 * 16)
 
 
-def test_an_all_to_all_waits_for_what_leaves_the_node():
+def test_a_token_goes_once_to_each_node_that_wants_it():
     h100 = cluster("H100-80GB")
-    assert LINKS.pairwise(h100, 8, 1) == 450e9
-    assert LINKS.pairwise(h100, 64, 1) == pytest.approx(1 / (56 / 63 / 50e9 + 7 / 63 / 450e9))
+    inside = LINKS.exchange_seconds(h100, 8, copies=4, payload=450e9)
+    assert inside == pytest.approx(4 * 7 / 8)
+    one = LINKS.exchange_seconds(h100, 64, copies=1, payload=50e9)
+    assert one == pytest.approx(7 / 8 + 7 / 8 * 50 / 450)
+    many = LINKS.exchange_seconds(h100, 64, copies=1000, payload=50e9) - 1000 * 7 / 8 * 50 / 450
+    assert many == pytest.approx(7)  # each of the other nodes once, however many experts it has
+    assert LINKS.exchange_seconds(cluster("GB200", 64), 64, copies=8, payload=1e9) < 0.01
 
 
 def test_an_all_reduce_sends_nearly_twice_its_payload():

@@ -84,6 +84,12 @@ def test_a_gpu_that_holds_many_experts_adds_up_many_gradients():
     assert step_time(lora, cluster(), HELD).elementwise < spent[1]
 
 
+def test_a_gpu_that_holds_many_experts_launches_many_kernels():
+    few, many = replace(MIXTURE, micro_batch=1), replace(MIXTURE, micro_batch=1, ep=2)
+    spent = [step_time(plan, cluster(), HELD).launch for plan in (few, many)]
+    assert spent[1] > 1.5 * spent[0]
+
+
 def test_newer_attention_kernels_gain_where_the_board_has_what_they_use():
     newer, older = replace(PLAN, dp=8, sharding="zero1", stack="megatron"), replace(PLAN, sharding="zero1")
     for name, gains in (("A100-80GB", False), ("H100-80GB", True), ("B300", True)):

@@ -99,14 +99,18 @@ class Links:
             return fabric
         return min(fabric, min(here, group) * cluster.nic_bytes_s * self.nic_share)
 
-    def pairwise(self, cluster: Cluster, group: int, stride: int) -> float:
-        """Bytes a second of an all-to-all: what goes to other nodes goes over the sender's own NIC."""
-        fabric = cluster.fabric_bytes_s * self.fabric_share
-        here = min(max(cluster.gpus_per_node // stride, 1), group)
-        if here == group:
-            return fabric
-        outside = (group - here) / (group - 1)
-        return 1 / (outside / (cluster.nic_bytes_s * self.nic_share) + (1 - outside) / fabric)
+    def exchange_seconds(self, cluster: Cluster, group: int, *, copies: int, payload: float) -> float:
+        """Of tokens that each go to `copies` members of a group, drawn evenly; `payload` bytes is one copy of all.
+
+        A token goes once over its sender's NIC to each other node that wants it, and there over the fabric to each
+        member that does.
+        """
+        here = min(cluster.gpus_per_node, group)
+        nodes = group / here
+        away = nodes * (1 - (1 - 1 / nodes) ** copies) * (nodes - 1) / nodes
+        beside = copies * (here - 1) / here
+        fabric, nic = cluster.fabric_bytes_s * self.fabric_share, cluster.nic_bytes_s * self.nic_share
+        return payload * (beside / fabric + away / nic)
 
 
 def has_fabric(variant: Variant, architecture: str | None) -> bool:

@@ -144,10 +144,9 @@ def _micro_batch(plan: TrainingPlan, cluster: Cluster, constants: Section) -> _M
     expert = sparse_count * _expert_parallel(plan, cluster, constants)
     busy = work.total + tensor + expert
     recompute = 4 / 3 if plan.recompute == "full" else 1.0
-    host = recompute * (
-        (count + sparse_count) * constants.pick("launch_seconds", plan.stack)
-        + sparse_count * constants.number("launch_expert_seconds")
-    )
+    routing = constants.number("launch_routing_seconds")
+    routing += constants.number("launch_expert_seconds") * shape.experts / plan.ep  # each that a GPU holds by itself
+    host = recompute * ((count + sparse_count) * constants.pick("launch_seconds", plan.stack) + sparse_count * routing)
     launched = _smooth_max(busy, host, constants.number("launch_exponent")) - busy
     context = shape.layers / plan.pp * _context_parallel(plan, cluster, constants)
     wire = _sharded(plan, cluster, constants)
@@ -194,9 +193,10 @@ def _expert_parallel(plan: TrainingPlan, cluster: Cluster, constants: Section) -
     """Of one layer: tokens go to their experts and back, forward and backward."""
     if plan.ep == 1:
         return 0.0
-    payload = 2.0 * plan.tokens * plan.shape.active_experts * plan.shape.hidden * (plan.ep - 1) / plan.ep
-    bandwidth = Links.of(constants).pairwise(cluster, plan.ep, 1)
-    return 4 * payload / plan.tp / bandwidth * constants.number("expert_exposed")
+    payload = 2.0 * plan.tokens * plan.shape.hidden / plan.tp
+    links, active = Links.of(constants), plan.shape.active_experts
+    once = links.exchange_seconds(cluster, plan.ep, copies=active, payload=payload)
+    return 4 * once * constants.number("expert_exposed")
 
 
 def _context_parallel(plan: TrainingPlan, cluster: Cluster, constants: Section) -> float:
