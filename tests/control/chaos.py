@@ -273,7 +273,8 @@ class Chaos:
             units = tx.execute(tables.unit.select()).all()
             holds = tx.execute(tables.hold.select()).all()
             segments = tx.execute(tables.usage.select()).all()
-            lost = {row.id for row in tx.execute(tables.instance.select()) if row.reason == "lost"}
+            instances = {row.id: row for row in tx.execute(tables.instance.select())}
+        lost = {row.id for row in instances.values() if row.reason == "lost"}
         assert lost <= self.lost, f"{lost - self.lost} were healthy, {told}"
         assert set(self.accepted) <= set(runs), told
         for run_id, row in runs.items():
@@ -284,15 +285,25 @@ class Chaos:
         for unit in units:
             if runs[unit.run_id].status in _OVER:
                 assert unit.status in _OVER, f"{unit.run_id} is over, its unit {unit.status}, {told}"
-        assert len({segment.instance_id for segment in segments}) == len(segments), "a second is billed once"
-        cost: Counter[str] = Counter()
-        for segment in segments:
-            if segment.ended_at is not None:
-                assert segment.ended_at >= segment.started_at
-                seconds = segment.ended_at - segment.started_at
-                cost[segment.run_id] += round(seconds * segment.gpu_milli * PRICE / 1000 / 3600)
-        assert {run_id: row.cost_nano for run_id, row in runs.items()} == {run_id: cost[run_id] for run_id in runs}
+        self._check_bills(runs, instances, segments)
         self._check_picture(holds, told)
+
+    def _check_bills(self, runs, instances, segments):
+        """Every second that ran is billed once, at the price it had, and a run costs what its segments do."""
+        cost: Counter[str] = Counter()
+        by_instance: dict[str, list[Any]] = {}
+        for segment in sorted(segments, key=lambda each: each.started_at):
+            by_instance.setdefault(segment.instance_id, []).append(segment)
+            on_demand = segment.gpu_milli * PRICE // 1000
+            assert segment.price_nano_h <= on_demand
+            assert segment.price_nano_h == on_demand or segment.purchase == "spot"
+        for name, mine in by_instance.items():
+            assert [each.ended_at for each in mine[:-1]] == [each.started_at for each in mine[1:]], "billed once"
+            assert (mine[0].started_at, mine[-1].ended_at) == (instances[name].started_at, instances[name].ended_at)
+            for segment in mine if instances[name].ended_at is not None else ():
+                seconds = segment.ended_at - segment.started_at
+                cost[segment.run_id] += round(seconds * segment.price_nano_h / 3600)
+        assert {run_id: row.cost_nano for run_id, row in runs.items()} == {run_id: cost[run_id] for run_id in runs}
 
     def _check_picture(self, holds, told):
         if self.cloud.loop._stale:

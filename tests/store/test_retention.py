@@ -15,6 +15,7 @@ from cumulo.store.logs import LogRef, Logs
 from cumulo.store.retention import Retention
 from cumulo.store.tables import idempotency, meta, run
 from tests.databases import NOW
+from tests.store.test_market import put_prices
 
 DAY = 86400.0
 KEEP = Retention(events=10, logs=10, blobs=10, idempotency=10)
@@ -167,10 +168,12 @@ def test_what_is_kept_for_good_stays_however_old(db, blobs, logs):
     add_run(db, "old", ended_days_ago=20000)
     add_log(logs, "old")
     add_blob(blobs, b"of no run")
+    put_prices(db, ("T4", 0.0, 1), ("T4", 1.0, 2))
     with db.write() as tx:
         row = {"account": "a", "key": "k", "project": "p", "fingerprint": "f", "run_id": "r", "created_at": 0.0}
         tx.execute(insert(idempotency).values(**row))
-    nothing = {"events": (0, None), "idempotency keys": (0, None), "logs": (0, 0), "blobs": (0, 0)}
+    nothing = {"events": (0, None), "spot prices": (0, None), "idempotency keys": (0, None), "logs": (0, 0)}
+    nothing |= {"blobs": (0, 0)}
     assert sweep(db, blobs, logs, keep=for_good, dry_run=True) == nothing
     assert sweep(db, blobs, logs, keep=for_good) == nothing
     assert all(count == 1 for count, _ in sweep(db, blobs, logs).values())  # and else it had gone

@@ -17,8 +17,12 @@ from cumulo.domain.quantities import parse_duration
 @click.option("--since", metavar="WHEN", help="From a time (ISO 8601) or so long ago (7d, 12h).")
 @click.option("--until", metavar="WHEN", help="Up to a time.")
 @click.option(
-    "--by", "group", type=click.Choice(["run", "account", "project"]), default="run", help="Sums by this (default run)."
-)
+    "--by",
+    "group",
+    type=click.Choice(["run", "account", "project", "purchase"]),
+    default="run",
+    help="Sums by this (default run).",
+)  # fmt: skip
 @with_session
 def usage_command(session: Session, since: str | None, until: str | None, group: str) -> None:
     """Show what was used and what it cost, beside what the same GPUs rent for."""

@@ -319,7 +319,7 @@ class Client:
         return decode(answers.cloud.Telemetry, self._get("/v1/telemetry"))
 
     def usage(self, *, since: str | None = None, until: str | None = None, group: str = "run") -> answers.cloud.Usage:
-        """What was used and what it cost, by `run`, `account` or `project`; times are ISO 8601."""
+        """What was used and what it cost, by `run`, `account`, `project` or `purchase`; times are ISO 8601."""
         query = {"since": since, "until": until, "group": group}
         return decode(answers.cloud.Usage, self.transport.json("GET", "/v1/usage", query=query))
 

@@ -191,7 +191,7 @@ class _Pass:
     def _as_bought(self, waiting: Waiting) -> Ask | None:
         """The ask within the quota and what its purchase option admits."""
         ask = self._within_quota(waiting)
-        if ask is None or ask.gpu is None:
+        if ask is None or ask.gpu is None or not self.purchases.bind(waiting):
             return ask
         found = self.purchases.narrowed(replace(waiting, ask=ask), self.turns.kinds(ask))
         if isinstance(found, Ask):

@@ -62,6 +62,12 @@ class Purchases:
                 elif hold.purchase is not PurchaseOption.SPOT:
                     self._firm[kind].update(hold.device_uuids)
 
+    def bind(self, waiting: Waiting) -> bool:
+        """Whether anything need be asked of an attempt: most clouds have neither prices nor reservations."""
+        if waiting.purchase is PurchaseOption.SPOT:
+            return waiting.bid_nano_h is not None and bool(self._prices)
+        return waiting.purchase is PurchaseOption.RESERVED or bool(self._promised)
+
     def narrowed(self, waiting: Waiting, kinds: frozenset[str]) -> Ask | Refused:
         """The ask as far as its purchase option admits it, or why not. `kinds` are the GPU kinds that would do."""
         if waiting.ask.gpu is None or not kinds:
@@ -70,7 +76,7 @@ class Purchases:
             return self._within_bid(waiting, kinds)
         if waiting.purchase is PurchaseOption.RESERVED:
             return self._within_reservation(waiting, kinds)
-        return self._within_rest(waiting, kinds) if self._promised else waiting.ask
+        return self._within_rest(waiting, kinds)
 
     def exceeded(self, waiting: Waiting, places: tuple[Place, ...]) -> Refused | None:
         """Why these places can't be taken: they may take more than the ask could tell."""

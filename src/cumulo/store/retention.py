@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Delete, and_, delete, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Delete, and_, delete, exists, func, or_, select
 
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.lifecycle import TERMINAL
@@ -20,7 +20,7 @@ from cumulo.store.database import Database
 from cumulo.store.events import last_seq
 from cumulo.store.logs import Logs
 from cumulo.store.schema import get_meta, set_meta
-from cumulo.store.tables import event, idempotency, run
+from cumulo.store.tables import event, idempotency, run, spot_price
 
 _DAY_S: Final = 86400.0
 _ROWS: Final = 5000  # removed in one transaction, so that a sweep holds nobody up
@@ -94,6 +94,7 @@ def sweep(
     """Removes what is older than `retention` says, or with `dry_run` only counts it."""
     return (
         _sweep_events(db, now - seconds(retention.events), dry_run),
+        _sweep_prices(db, now - seconds(retention.events), dry_run),
         _sweep_idempotency(db, now - seconds(retention.idempotency), dry_run),
         _sweep_logs(db, logs, now - seconds(retention.logs), dry_run),
         _sweep_blobs(db, blobs, retention=retention, now=now, dry_run=dry_run),
@@ -105,6 +106,7 @@ def held(db: Database, *, blobs: Blobs, logs: Logs, retention: Retention) -> tup
     with db.read() as tx:
         events = tx.execute(select(func.count()).select_from(event)).scalar_one()
         keys = tx.execute(select(func.count()).select_from(idempotency)).scalar_one()
+        prices = tx.execute(select(func.count()).select_from(spot_price)).scalar_one()
         database = None if db.path else tx.execute(select(func.pg_database_size(func.current_database()))).scalar_one()
     if db.path:
         parts = [db.path.with_name(db.path.name + end) for end in ("", "-wal", "-shm")]
@@ -115,6 +117,7 @@ def held(db: Database, *, blobs: Blobs, logs: Logs, retention: Retention) -> tup
     return (
         Held("database", 1, database, where, None),
         Held("events", events, None, where, retention.events),
+        Held("spot prices", prices, None, where, retention.events),
         Held("idempotency keys", keys, None, where, retention.idempotency),
         Held("logs", log_files, log_bytes, str(logs.root), retention.logs),
         Held("blobs", blob_files, blob_bytes, str(blobs.root), retention.blobs),
@@ -151,6 +154,20 @@ def _sweep_events(db: Database, cutoff: float, dry_run: bool) -> Swept:
         step = select(event.c.seq).where(old).order_by(event.c.seq).limit(_ROWS).scalar_subquery()
         count = _delete(db, delete(event).where(event.c.seq.in_(step)))
     return Swept("events", count, None)
+
+
+def _sweep_prices(db: Database, cutoff: float, dry_run: bool) -> Swept:
+    """Spot prices go as events do. What held at the cutoff stays: what is drawn from there on begins with it."""
+    later = spot_price.alias()
+    same = and_(later.c.region == spot_price.c.region, later.c.kind == spot_price.c.kind)
+    after = exists().where(same, later.c.at > spot_price.c.at, later.c.at <= cutoff)
+    old = and_(spot_price.c.at < cutoff, after)
+    if dry_run:
+        with db.read() as tx:
+            count = tx.execute(select(func.count()).select_from(spot_price).where(old)).scalar_one()
+        return Swept("spot prices", count, None)
+    with db.write() as tx:
+        return Swept("spot prices", tx.execute(delete(spot_price).where(old)).rowcount, None)
 
 
 def _sweep_idempotency(db: Database, cutoff: float, dry_run: bool) -> Swept:

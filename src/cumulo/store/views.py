@@ -215,15 +215,15 @@ def usage_totals(
 ) -> Sequence[Row[Any]]:
     """What was used from `since` to `until` (epoch seconds), the dearest first.
 
-    Rows (key, gpu_seconds, cpu_seconds, cost_nano, rental_nano); `group` is run, account or project. A segment counts
-    for the part of it that lies inside; one still open counts up to `until`.
+    Rows (key, gpu_seconds, cpu_seconds, cost_nano, rental_nano); `group` is run, account, project or purchase. A
+    segment counts for the part of it that lies inside; one still open counts up to `until`.
     """
     # SELECT account, SUM(seconds * device_count), ... FROM usage WHERE started_at < :until AND ended_at > :since
     ended = func.coalesce(usage.c.ended_at, until)
     end = case((ended > until, until), else_=ended)
     start = case((usage.c.started_at < since, since), else_=usage.c.started_at)
     seconds = case((end > start, end - start), else_=0.0)
-    key = {"run": usage.c.run_id, "account": usage.c.account, "project": usage.c.project}[group]
+    key = usage.c.run_id if group == "run" else usage.c[group]
     cost = func.sum(seconds * usage.c.price_nano_h / 3600.0)
     rental = func.sum(seconds * usage.c.rental_nano_h / 3600.0)
     query = select(

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from cumulo.domain.errors import CumuloError
+from cumulo.domain.run import PurchaseOption
 from cumulo.server import render
 from cumulo.server.auth import Auth
 from cumulo.server.services import Serving
@@ -36,7 +37,7 @@ def usage(
     caller: Auth,
     since: Time = None,
     until: Time = None,
-    group: Literal["run", "account", "project"] = "run",
+    group: Literal["run", "account", "project", "purchase"] = "run",
 ) -> Response:
     """The caller's own use; an admin sees everybody's. The dearest 500 rows; the total is of those.
 
@@ -52,7 +53,8 @@ def usage(
         names = views.names_of_runs(tx, [row.key for row in rows]) if group == "run" else {}
         reserved = market.reservations_between(tx, since=begin, until=end, account=account)
     for one in reserved:
-        key = {"run": one.id, "account": one.account, "project": one.project}[group]
+        keys = {"run": one.id, "account": one.account, "project": one.project, "purchase": PurchaseOption.RESERVED}
+        key = str(keys[group])
         rows.append(_Reserved(key, one.cost_nano(begin, end)))
         names |= {one.id: f"reservation {one.name}"}
     by_key: dict[str, list[Any]] = {}
