@@ -138,6 +138,10 @@ def test_a_preempted_run_says_for_whom_when_and_what_was_lost(cloud):
     cloud.loop.load()
     assert cloud.control.why(run_id).last_attempt == why.last_attempt
     assert cloud.seen == cloud.fresh()
+    cloud.ready()
+    cloud.control.want(big, "cancelled", grace_s=0.0)
+    cloud.look()
+    assert f"made room for big ({big})" in cloud.control.why(run_id).last_attempt, "also once that has ended"
 
 
 def test_what_is_saved_at_the_very_end_is_not_lost(cloud):
@@ -212,13 +216,12 @@ def test_a_loop_is_always_the_last_few_and_all_alike(ends, further):
 
 
 def test_the_past_is_told_in_a_sentence():
-    assert past_text([], {}, 0.0) == ""
     made_room = Attempt(2, EndReason.PREEMPTED, 143, 10.0, 70.0, None, "r9-0-1")
     text = "attempt 2 made room for big (r9) 1m 30s ago; it told of no checkpoint in the 1m 00s that it ran"
-    assert past_text([made_room], {"r9": "big"}, 160.0) == text
+    assert past_text(made_room, "big", 160.0) == text
     saved = made_room._replace(saved_at=67.5)
     text = "attempt 2 made room for r9 1m 30s ago; 2.5s of work since its last checkpoint is lost"
-    assert past_text([saved], {}, 160.0) == text
-    assert past_text([saved._replace(saved_at=69.9)], {}, 160.0).endswith("what it had done is saved")
+    assert past_text(saved, "", 160.0) == text
+    assert past_text(saved._replace(saved_at=69.9), "", 160.0).endswith("what it had done is saved")
     took_its_time = saved._replace(told_at=50.0, saved_at=50.5)
-    assert past_text([took_its_time], {}, 160.0).endswith("what it had done is saved")
+    assert past_text(took_its_time, "", 160.0).endswith("what it had done is saved")

@@ -108,18 +108,12 @@ def ended_text(one: Attempt) -> str:
     return f"ended ({one.reason})"
 
 
-def past_text(past: Sequence[Attempt], names: dict[str, str], now: float) -> str:
-    """What became of the last attempt and what that lost, in a sentence; empty where there was none.
-
-    `names` maps run ids to what they are called.
-    """
-    if not past:
-        return ""
-    last = past[-1]
+def past_text(last: Attempt, made_room_for: str, now: float) -> str:
+    """What became of an attempt and what that lost, in a sentence. `made_room_for` is what that run is called."""
     how, ago = ended_text(last), _seconds(max(0.0, now - last.ended_at))
     if last.made_room_for is not None:
         run_id = last.made_room_for.partition("-")[0]
-        how = f"made room for {names[run_id]} ({run_id})" if run_id in names else f"made room for {run_id}"
+        how = f"made room for {made_room_for} ({run_id})" if made_room_for else f"made room for {run_id}"
     if last.saved_at is not None and last.lost_s < 1.0:
         lost = "what it had done is saved"
     elif last.saved_at is not None:

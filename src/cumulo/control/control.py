@@ -9,6 +9,7 @@ from typing import Any
 from cumulo.control import explain, listing, offering, planning, reserving
 from cumulo.control.absence import Leak
 from cumulo.control.answers import Deadline, Offer, Plan, QueueRow, Why
+from cumulo.control.attempts import Attempt, past_text
 from cumulo.control.deadlines import Deadlines
 from cumulo.control.deadlines_told import check_deadline, deadline_of, told_of
 from cumulo.control.deciding import beyond_quota
@@ -198,12 +199,22 @@ class Control:
     def why(self, run_id: str) -> Why:
         """Why a run waits, does what it does, or ended. Raises CumuloError run_not_found."""
 
-        def ask(seen: Picture) -> Why | None:
+        def ask(seen: Picture) -> tuple[Why, Attempt | None] | None:
             run = seen.runs.get(run_id)
-            return explain.why_waiting(seen, run, self._clock()) if run else None
+            return (explain.why_waiting(seen, run, self._clock()), explain.last_attempt(run)) if run else None
 
-        live: Why | None = self._ask(ask)
-        return live or self._why_ended(run_id)
+        live: tuple[Why, Attempt | None] | None = self._ask(ask)
+        if live is None:
+            return self._why_ended(run_id)
+        why, last = live
+        return replace(why, last_attempt=self._told(last)) if last else why
+
+    def _told(self, last: Attempt) -> str:
+        """What became of an attempt, in a sentence; whom it made room for may have ended since."""
+        other = last.made_room_for.partition("-")[0] if last.made_room_for else None
+        with self._db.read() as tx:
+            row = views.find_run(tx, other, account="", project="") if other else None
+        return past_text(last, row.name if row else "", self._clock())
 
     def deadline(self, run_id: str) -> Deadline | None:
         """How a run that is not over stands to its deadline; None if it has none."""

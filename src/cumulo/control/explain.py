@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from cumulo.catalog.kinds import resolve, unknown_gpu
 from cumulo.control.answers import Ahead, Change, Count, NodeAnswer, Why
-from cumulo.control.attempts import past_text
+from cumulo.control.attempts import Attempt
 from cumulo.control.deadlines_told import deadline_of
 from cumulo.control.deciding import decide, decider, in_turn
 from cumulo.control.live import LiveRun, Picture
@@ -78,14 +78,14 @@ def explained(seen: Picture, queue: list[Waiting], target: Waiting, now: float) 
 
 
 def why_waiting(seen: Picture, run: LiveRun, now: float) -> Why:
-    """Why a run that is not over stands where it does, and what became of its attempt before."""
+    """Why a run that is not over stands where it does."""
+    return replace(_why_now(seen, run, now), deadline=deadline_of(run))
+
+
+def last_attempt(run: LiveRun) -> Attempt | None:
+    """What became of the attempt before; None for an array, where it is one of many."""
     unit = run.units.get(0) if run.spec.array is None else None
-    names = {other.id: other.spec.name for other in seen.runs.values()}
-    return replace(
-        _why_now(seen, run, now),
-        last_attempt=past_text(unit.past, names, now) if unit else "",
-        deadline=deadline_of(run),
-    )
+    return unit.past[-1] if unit and unit.past else None
 
 
 def _why_now(seen: Picture, run: LiveRun, now: float) -> Why:
