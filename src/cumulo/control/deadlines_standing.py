@@ -105,12 +105,16 @@ class View:
         return track.room
 
     def need(self, standing: Standing, redo_s: float, where: Pool) -> Need:
-        """What a policy for this job is to be solved for. A changeover includes what is to be done again."""
+        """What a policy for this job is to be solved for.
+
+        A changeover includes what is to be done again: what is not saved now, or half of the most (`redo_s`) that once
+        was not, which a preemption at any moment finds on the average.
+        """
         restart_s = standing.left_s if standing.restart_s == inf else standing.restart_s
         return Need(
             left_s=standing.left_s,
             slack_s=standing.left_s - standing.work_left_s,
-            changeover_s=restart_s + standing.leave_s + redo_s,
+            changeover_s=restart_s + standing.leave_s + max(standing.unsaved_s, redo_s / 2),
             react_s=standing.react_s,
             ratio_milli=facts.spot_milli(self.seen, self.rates, where),
             pool=where,
