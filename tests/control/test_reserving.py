@@ -3,12 +3,15 @@
 import pytest
 
 from cumulo.control import reserving
+from cumulo.control.buying import buy_as
+from cumulo.control.rates import Rates
 from cumulo.control.reserving import Wanted
 from cumulo.control.rules import Rules
 from cumulo.domain.ask import parse_gpu_ask
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.run import PurchaseOption
 from cumulo.store import people, tables
+from cumulo.store.batch import Batch
 from tests.control.fakes import GPU, PRICE, Clock, Cloud, FakeEngine, node
 from tests.databases import NOW
 
@@ -137,6 +140,17 @@ def test_what_runs_hold_that_nothing_stops_can_not_be_reserved_till_they_must_ha
 def test_nobody_can_tell_when_what_declared_no_end_is_out_of_the_way(box):
     box.launch("A100:3", name="train")
     assert refused(box).hint == "nobody can tell when so many can be had: runs that hold them declared no max_duration"
+
+
+def test_nobody_who_runs_as_spot_on_what_is_reserved_can_keep_it(box):
+    run_id, name = box.launch("A100:3", name="spare", purchase=SPOT)
+    reserve(box, "A100:2")
+    batch, run = Batch(), box.seen.runs[run_id]
+    rates = Rates(gpu_nano_h={GPU: PRICE})
+    assert not buy_as(box.seen, batch, run, run.units[0], PurchaseOption.ON_DEMAND, rates, box.clock())
+    assert not batch
+    assert box.seen.instances[name].purchase is SPOT
+    assert box.fresh() == box.seen
 
 
 def test_a_name_is_used_once_in_a_project(box):

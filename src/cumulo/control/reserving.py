@@ -15,7 +15,6 @@ from cumulo.control.buying import buy_as
 from cumulo.control.explain import check_gpu_names
 from cumulo.control.live import LiveRun, LiveUnit, Picture
 from cumulo.control.moves import tell
-from cumulo.control.promising import market_of
 from cumulo.control.rates import Rates
 from cumulo.domain.ask import GpuAsk
 from cumulo.domain.errors import CumuloError
@@ -25,7 +24,6 @@ from cumulo.domain.reservation import Reservation
 from cumulo.domain.run import PurchaseOption
 from cumulo.market.reservations import Span, earliest, free
 from cumulo.placement.fit import admitted_kinds
-from cumulo.placement.purchase import Purchases
 from cumulo.placement.shares import kinds_held
 from cumulo.store.batch import Batch
 from cumulo.store.events import NewEvent
@@ -190,10 +188,10 @@ def _go_on(
     seen: Picture, batch: Batch, run: LiveRun, unit: LiveUnit, over: Reservation, rates: Rates, now: float
 ) -> None:
     """A unit that drew on what is over goes on: on-demand, or as spot where others have reserved the rest."""
-    devices = sum(len(each.devices) for each in unit.instances.values() if not each.ended)
-    left = Purchases(seen.world, market_of(seen), now).left(over.kind)
-    option = PurchaseOption.ON_DEMAND if left is None or left >= devices else PurchaseOption.SPOT
-    buy_as(seen, batch, run, unit, option, rates, now)
+    option = PurchaseOption.ON_DEMAND
+    if not buy_as(seen, batch, run, unit, option, rates, now):
+        option = PurchaseOption.SPOT
+        buy_as(seen, batch, run, unit, option, rates, now)
     more = "" if option is PurchaseOption.ON_DEMAND else ", since the rest is reserved"
     tell(batch, run, "run.rebought", f"reservation {over.name} is over: {run.spec.name} goes on as {option}{more}", now)
 

@@ -186,6 +186,11 @@ class Purchases:
             return None
         return self._usable[kind] - sum(one.count for one in binding) - len(self._firm[kind])
 
+    def firmly(self, kind: str, devices: Iterable[str]) -> bool:
+        """Whether somebody who holds these devices may go on on-demand without taking what is reserved."""
+        left = self.left(kind)
+        return left is None or len(set(devices) - self._firm[kind]) <= left
+
     def _within_rest(self, waiting: Waiting, kinds: frozenset[str]) -> Ask | Refused:
         gpu = waiting.ask.gpu
         left = {kind: self.left(kind, waiting.duration_s) for kind in kinds}
