@@ -9,9 +9,11 @@ in hindsight, on the test traces themselves.
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from bench.spot.checkpoint_hazards import pooled_priors
 from bench.spot.traces import DAY, BadTrace, Trace, load
@@ -87,22 +89,17 @@ def _ends(spell: Spell, rates: Rates) -> list[Life]:
 
 
 def _rows(cost_s: float, lives: Sequence[Life], restart_s: float) -> list[dict[str, Any]]:
-    def total(policy: Callable[[Rates], Until]) -> Waste:
-        found = Waste()
-        for life in lives:
-            found = found.plus(waste(life, policy(life.rates), cost_s=cost_s, restart_s=restart_s))
-        return found
-
-    every = {seconds: total(lambda rates, seconds=seconds: lambda age: seconds) for seconds in FIXED_S}  # type: ignore[misc]
+    every = {seconds: fixed(lives, seconds, cost_s=cost_s, restart_s=restart_s) for seconds in FIXED_S}
     best_s = min(every, key=lambda seconds: every[seconds].share)
     best = every[best_s].share
     mean_s = math.sqrt(2 * cost_s * _mean_life(lives))
     policies: list[tuple[str, float | None, Waste]] = [
-        ("every 10 min", 600.0, total(lambda rates: lambda age: 600.0)),
-        ("every hour", 3600.0, total(lambda rates: lambda age: 3600.0)),
-        ("Young, by the mean", mean_s, total(lambda rates: lambda age: mean_s)),
+        *(
+            (name, seconds, fixed(lives, seconds, cost_s=cost_s, restart_s=restart_s))
+            for name, seconds in (("every 10 min", 600.0), ("every hour", 3600.0), ("Young, by the mean", mean_s))
+        ),
         ("best fixed in hindsight", best_s, every[best_s]),
-        ("cumulo, by age", None, total(lambda rates: _by_age(rates, cost_s))),
+        ("cumulo, by age", None, by_age(lives, cost_s=cost_s, restart_s=restart_s)),
     ]
     return [
         {
@@ -124,9 +121,26 @@ def _mean_life(lives: Sequence[Life]) -> float:
     return sum(life.rates.mean_left(0.0) for life in lives) / len(lives)
 
 
-@lru_cache(maxsize=1024)
-def _by_age(rates: Rates, cost_s: float) -> Until:
-    return lambda age: next_checkpoint(cost_s=cost_s, age_s=age, lost=rates)
+def by_age(lives: Sequence[Life], *, cost_s: float, restart_s: float) -> Waste:
+    """Each life by the hazards of its pool."""
+    until = {rates: lru_cache(maxsize=None)(partial(_until, rates, cost_s)) for rates in {life.rates for life in lives}}
+    found = Waste()
+    for life in lives:
+        found = found.plus(waste(life, until[life.rates], cost_s=cost_s, restart_s=restart_s))
+    return found
+
+
+def _until(rates: Rates, cost_s: float, age_s: float) -> float:
+    return next_checkpoint(cost_s=cost_s, age_s=age_s, lost=rates)
+
+
+def fixed(lives: Sequence[Life], seconds: float, *, cost_s: float, restart_s: float) -> Waste:
+    """Every life with saves after each `seconds` of work: `waste` for all at once."""
+    length, lost = np.array([life.seconds for life in lives]), np.array([life.lost for life in lives])
+    saves = np.floor(length / (seconds + cost_s))
+    rest = length - saves * (seconds + cost_s)
+    saving = saves * cost_s + np.where(lost, 0.0, np.maximum(0.0, rest - seconds))
+    return Waste(float(saving.sum()), float(rest[lost].sum()), float(lost.sum()) * restart_s, float(length.sum()))
 
 
 def waste(life: Life, until: Until, *, cost_s: float, restart_s: float = 0.0) -> Waste:

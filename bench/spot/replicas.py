@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,14 +19,15 @@ from bench.spot.traces import DAY, BadTrace, load
 from cumulo.market.hazards import Hazards, learn, spells
 from cumulo.market.replicas import Goal
 
-MISSING = (2.0, 5.0, 10.0, 25.0, 50.0, 100.0)
-HEAD = ("period", "policy", "enough ready", "cost", "missing", "none ready", "launches", "refused")
+MISSING: Final = (2.0, 5.0, 10.0, 25.0, 50.0, 100.0)
+HEAD: Final = ("period", "policy", "enough ready", "cost", "missing", "none ready", "launches", "refused")
 
 
 class Setting(NamedTuple):
     target: int
     on_demand: float
     cold_start_s: float
+    missing: tuple[float, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,13 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", type=int, default=4, help="replicas wanted ready (default 4)")
     parser.add_argument("--k", type=float, default=3.0, help="on-demand's price, spot's being 1 (default 3)")
     parser.add_argument("--cold-start", type=float, default=585.0, help="seconds from launch to ready (default 585)")
+    parser.add_argument(
+        "--missing",
+        type=float,
+        nargs="+",
+        default=MISSING,
+        metavar="X",
+        help="what a missing replica costs, on-demand's price being 1: a row of Cumulo for each",
+    )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="also draw the frontier")
 
 
 def run(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Rows: period, policy, ready, cost, missing, none_ready, launches, refusals; of Cumulo also its prices."""
     zones = aligned(load(options.dir))
-    setting = Setting(options.target, options.k, options.cold_start)
+    setting = Setting(options.target, options.k, options.cold_start, tuple(options.missing))
     if setting.target < 1:
         raise ValueError("--target must be 1 or more")
     rows: list[dict[str, Any]] = []
@@ -104,7 +113,7 @@ def _published(
 def _cumulo(period: str, zones: Zones, hazards: Sequence[Hazards], setting: Setting) -> Iterator[dict[str, Any]]:
     pools = cumulo_pools(zones, hazards, on_demand=setting.on_demand, cold_start_s=setting.cold_start_s)
     for outage in (0, 1):
-        for times in MISSING:
+        for times in setting.missing:
             missing = times * setting.on_demand
             goal = Goal(target=setting.target, missing=missing, outage=outage * setting.target * missing)
             name = f"cumulo, missing at {times:g}x{', an outage at twice' if outage else ''}"
