@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from bench.placement.anywhere import Anywhere
 from bench.placement.bound import Floats
 from bench.placement.cumulo_policy import CumuloPolicy
 from bench.placement.moving import Moving, Runs, Staying
@@ -22,6 +23,7 @@ from bench.placement.policies import NAMES, policy
 
 ARRIVALS: Final = 250_000
 WITH_ROOM: Final = "cumulo+room"
+ANYWHERE: Final = "anywhere"
 GROUPS: Final = ("cpu", "shared", "one_gpu", "many_gpus")
 _SIGMA: Final = 1.0
 _WARM_UP: Final = 3  # one part of so many
@@ -119,6 +121,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", default="fgd,cumulo", help=f"of {', '.join(NAMES)}; default: %(default)s")
     parser.add_argument("--make-room", action="store_true", help=f"with {WITH_ROOM}, which moves small runs")
     parser.add_argument(
+        "--bound", action="store_true", help=f"with {ANYWHERE}: what is lost if all that runs moves for free"
+    )
+    parser.add_argument(
         "--move", choices=("small", "shared"), default="small", help="at most one GPU, or less than one"
     )
     parser.add_argument("--most-moves", type=int, default=8, help="for one run; default: %(default)s")
@@ -131,7 +136,7 @@ def run(options: argparse.Namespace) -> list[dict[str, object]]:
     """A row for each trace, load, seed and policy. Raises BadTrace, ValueError."""
     folder = folder_of(options.traces)
     nodes = read_nodes(folder)
-    policies = options.policy.split(",") + [WITH_ROOM] * options.make_room
+    policies = options.policy.split(",") + [WITH_ROOM] * options.make_room + [ANYWHERE] * options.bound
     rows: list[dict[str, object]] = []
     for name in options.trace.split(",") if options.trace != "all" else names(folder):
         trace = read_pods(folder, name)
@@ -146,6 +151,8 @@ def run(options: argparse.Namespace) -> list[dict[str, object]]:
 
 
 def _runs(name: str, trace: Trace, nodes: Nodes, options: argparse.Namespace) -> Runs:
+    if name == ANYWHERE:
+        return Anywhere(trace, nodes)
     if name == WITH_ROOM:
         whole = options.move == "small"
         return Moving(CumuloPolicy(trace, nodes), whole=whole, most=options.most_moves, per_100=options.moves_per_100)

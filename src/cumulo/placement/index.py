@@ -210,7 +210,11 @@ class FleetIndex:
         milli = tuple(_milli(kind, gpu, kinds)[1] for kind in self._kinds)
         there = np.array([bool(each) for each in milli]) * self._capacity.devices
         share = gpu.count_min * max(milli, default=0) / WHOLE_MILLI / max(1.0, there.sum())
-        cpus = int(share * (self._capacity.cpus * (there > 0)).sum()) if ask.cpus_milli is None else ask.cpus_milli
+        cpus = ask.cpus_milli
+        if cpus is None:
+            # More than any one node has is not given either (`fit.need_of`).
+            most = (self._capacity.node_cpus * (there > 0)).max(initial=0.0)
+            cpus = int(min(share * (self._capacity.cpus * (there > 0)).sum(), most))
         memory = ask.memory_bytes
         if memory is None:
             memory = int(share * (self._capacity.memory * (there > 0)).sum())

@@ -10,7 +10,13 @@ from cumulo.placement.fleet.mix import AskShape, Demand, Mix
 from cumulo.placement.fleet.prices import CELLS, NO_PRICES, Capacity, fill, prices_of
 from cumulo.placement.fleet.worth import NANO, worth_of
 
-TWO_KINDS = Capacity(np.array([80.0, 20.0]), np.array([960_000.0, 240_000.0]), np.array([9600.0, 2400.0]) * GIB)
+TWO_KINDS = Capacity(
+    np.array([80.0, 20.0]),
+    np.array([960_000.0, 240_000.0]),
+    np.array([9600.0, 2400.0]) * GIB,
+    node_devices=np.array([8.0, 4.0]),
+    node_cpus=np.array([96_000.0, 48_000.0]),
+)
 
 
 def demand(milli, share, *, gpus=1, cpus=4000):
@@ -32,9 +38,33 @@ def test_a_kind_that_many_insist_on_is_worth_more():
 
 
 def test_what_no_kind_can_give_is_left_out_and_nothing_at_all_has_no_prices():
-    nowhere = Capacity(np.array([80.0, 0.0]), TWO_KINDS.cpus, TWO_KINDS.memory)
+    nowhere = TWO_KINDS._replace(devices=np.array([80.0, 0.0]))
     assert prices_of([demand((0, 1000), 1.0)], nowhere) is NO_PRICES
     assert len(prices_of([demand((0, 1000), 0.5), demand((1000, 0), 0.5)], nowhere).net) == 1
+
+
+@pytest.mark.parametrize("large", [demand((1000, 1000), 0.1, gpus=8), demand((1000, 1000), 0.1, cpus=60_000)])
+def test_an_ask_is_expected_only_where_one_node_can_hold_it(large):
+    prices = prices_of([demand((1000, 1000), 0.9), large], TWO_KINDS)
+    assert [each.shape.milli for each in prices.demands] == [(1000, 1000), (1000, 0)]
+    assert len(prices_of([demand((1000, 1000), 0.9, gpus=16), large], TWO_KINDS).net) == 1
+
+
+def test_what_only_few_devices_can_hold_weighs_more_as_runs_come_and_go():
+    prices = prices_of([demand((1000, 1000), 0.5), demand((0, 1000), 0.5)], TWO_KINDS)
+    staying, leaving = (worth_of(prices, TWO_KINDS, devices=8, ended=ended) for ended in (0.0, 1.0))
+    # A free device of the first kind turns away those that insist on the second, of which there are a fifth.
+    assert staying.idle[0, -1, 100] / staying.idle[0, -1, 0] == pytest.approx(1 / 2)
+    assert leaving.idle[0, -1, 100] / leaving.idle[0, -1, 0] == pytest.approx(5 / 6)
+
+
+def test_cpus_beside_gpus_that_are_taken_cost_nothing_once_runs_come_and_go():
+    prices = prices_of(
+        [demand((1000, 1000), 0.5), demand((0, 0), 0.5, gpus=0)], TWO_KINDS._replace(cpus=TWO_KINDS.cpus / 4)
+    )
+    assert prices.cpu.min() > 0
+    assert worth_of(prices, TWO_KINDS, devices=8, ended=0.0).cpu.min() > 0
+    assert worth_of(prices, TWO_KINDS, devices=8, ended=1.0).cpu.min() == 0
 
 
 @settings(max_examples=30, deadline=None)
@@ -60,7 +90,7 @@ def test_fragmentation_counts_more_as_runs_come_and_go():
 
 
 def test_fragmentation_counts_in_full_where_devices_have_no_price():
-    starved = Capacity(TWO_KINDS.devices, TWO_KINDS.cpus / 8, TWO_KINDS.memory)
+    starved = TWO_KINDS._replace(cpus=TWO_KINDS.cpus / 8)
     prices = prices_of([demand((470, 470), 0.5, cpus=12_000), demand((0, 0), 0.5, gpus=0, cpus=12_000)], starved)
     worth = worth_of(prices, starved, devices=8, ended=0.0)
     assert worth.idle.max() > 0.9 * NANO / 1000

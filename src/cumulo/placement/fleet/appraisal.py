@@ -58,9 +58,11 @@ def capacity_of(rows: Rows) -> Capacity:
     state, kinds = rows.state, len(rows.kinds)
     devices = state.own
     share = np.where(devices > 0, devices / state.devices, state.first)
-    return Capacity(
-        *(
-            np.bincount(state.kind, weights=each, minlength=kinds).astype(np.float64)
-            for each in (devices, state.node_cpus * share, state.node_memory * share)
-        )
-    )
+    total = [
+        np.bincount(state.kind, weights=each, minlength=kinds).astype(np.float64)
+        for each in (devices, state.node_cpus * share, state.node_memory * share)
+    ]
+    most = np.zeros((2, kinds))
+    np.maximum.at(most[0], state.kind, devices)
+    np.maximum.at(most[1], state.kind, state.node_cpus)
+    return Capacity(*total, *most)

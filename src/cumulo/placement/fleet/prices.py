@@ -34,11 +34,16 @@ _FAR: Final = 0.05
 
 
 class Capacity(NamedTuple):
-    """What there is of each kind, K long: devices, CPUs (milli), memory (bytes). Kind −1 of CPU-only nodes is last."""
+    """What there is of each kind, K long: devices, CPUs (milli), memory (bytes); and the most that one node of it has.
+
+    Kind −1 of CPU-only nodes is last.
+    """
 
     devices: Floats
     cpus: Floats
     memory: Floats
+    node_devices: Floats
+    node_cpus: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +130,10 @@ class _Fluid:
                 new += self.add((kind, _pattern(choice[kind], self.cells[kind])))
         return new
 
-    def filled(self, prices: Floats) -> tuple[tuple[int, tuple[tuple[AskShape, int], ...]], ...]:
-        """`Prices.filled` at these prices."""
-        use, _, gain = self.matrix()
+    def filled(
+        self, prices: Floats, use: Floats, gain: Floats
+    ) -> tuple[tuple[int, tuple[tuple[AskShape, int], ...]], ...]:
+        """`Prices.filled` at these prices, of the patterns that they were found with."""
         near = np.flatnonzero(prices @ use - gain < _FAR)
         patterns = [self.patterns[column] for column in near.tolist()]
         return tuple(
@@ -142,7 +148,7 @@ def prices_of(demands: Sequence[Demand], capacity: Capacity, before: Prices = NO
 
     Without devices, or where the program has no solution, there are none.
     """
-    demands = [demand for demand in demands if _possible(demand, capacity)]
+    demands = [fitted for demand in demands if (fitted := _on_one_node(demand, capacity)) is not None]
     if not any(demand.shape.gpus for demand in demands):
         return NO_PRICES
     fluid = _Fluid(demands, capacity)
@@ -160,13 +166,19 @@ def prices_of(demands: Sequence[Demand], capacity: Capacity, before: Prices = NO
         if not fluid.better(prices):
             break
     net = np.where(fluid.gpus > 0, np.maximum(fluid.gpus - prices[3 * kinds :], 0.0), 0.0)
-    return Prices(demands=tuple(demands), net=net, cpu=prices[kinds : 2 * kinds], filled=fluid.filled(prices))
+    return Prices(
+        demands=tuple(demands), net=net, cpu=prices[kinds : 2 * kinds], filled=fluid.filled(prices, use, gain)
+    )
 
 
-def _possible(demand: Demand, capacity: Capacity) -> bool:
-    """Whether the fleet has anything that will do."""
-    admitted = zip(demand.shape.milli, capacity.devices, strict=True)
-    return not demand.shape.gpus or any(milli and devices for milli, devices in admitted)
+def _on_one_node(demand: Demand, capacity: Capacity) -> Demand | None:
+    """The demand, for the kinds only of which a node is large enough for it; None where there is none."""
+    shape = demand.shape
+    if not shape.gpus:
+        return demand
+    fits = (capacity.devices > 0) & (capacity.node_devices >= shape.gpus) & (capacity.node_cpus >= shape.cpus)
+    milli = tuple(each if there else 0 for each, there in zip(shape.milli, fits.tolist(), strict=True))
+    return demand._replace(shape=shape._replace(milli=milli)) if any(milli) else None
 
 
 def cells_of(demands: Sequence[Demand], kinds: int) -> NDArray[np.int64]:
