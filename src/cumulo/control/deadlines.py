@@ -104,8 +104,9 @@ class Deadlines:
             course = _unknown(Choice.WAIT, left_of(run, now))
             return lambda: Charted(course, now, None, None, price)
         view = self._view(seen, rates, now)
-        standing = view.standing(run, FRESH, Track(Pace()), work)
-        need, hazards = view.need(standing, 0.0, where), self.history.hazards(where)
+        track = Track(Pace())
+        standing = view.standing(run, FRESH, track, work)
+        need, hazards = view.need(run, track, work, standing, where), self.history.hazards(where)
         return lambda: Charted(
             chart(standing, self.policies.now(need, hazards)), now, work.total_s, standing.work_left_s, price
         )
@@ -165,7 +166,7 @@ class Deadlines:
             course = _unknown(on, left_of(run, now))
         else:
             standing = view.standing(run, place, track, work)
-            need = view.need(standing, track.redo_s, where)
+            need = view.need(run, track, work, standing, where)
             track.policy = self.policies.get(need, lambda: self.history.hazards(where), now) or track.policy
             course = self._sure(batch, run, track, standing, chart(standing, track.policy), now)
             if unit is not None and on is Choice.SPOT and not facts.may_be_on_demand(view.seen, run, unit, now):

@@ -1,7 +1,6 @@
 """Where a unit with a deadline stands at a moment, as the market is to know it: out of the picture and its track."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import Final
 
 from cumulo.control import deadlines_facts as facts
@@ -104,17 +103,18 @@ class View:
             track.room_at = self.now
         return track.room
 
-    def need(self, standing: Standing, redo_s: float, where: Pool) -> Need:
+    def need(self, run: LiveRun, track: Track, work: Work, standing: Standing, where: Pool) -> Need:
         """What a policy for this job is to be solved for.
 
-        A changeover includes what is to be done again: what is not saved now, or half of the most (`redo_s`) that once
-        was not, which a preemption at any moment finds on the average.
+        A changeover is what a preemption costs on the average, not at the worst: it includes what is to be done again,
+        which is half of the most that was not saved so far; or all that was done, where nothing was saved yet.
         """
-        restart_s = standing.left_s if standing.restart_s == inf else standing.restart_s
+        redo_s = track.redo_s / 2 if standing.unsaved_s < track.redo_s else standing.unsaved_s
+        start_s = facts.start_of(run.spec, track.start_s) + facts.warm_up(work.total_s) / 4
         return Need(
             left_s=standing.left_s,
             slack_s=standing.left_s - standing.work_left_s,
-            changeover_s=restart_s + standing.leave_s + max(standing.unsaved_s, redo_s / 2),
+            changeover_s=start_s + standing.leave_s + redo_s,
             react_s=standing.react_s,
             ratio_milli=facts.spot_milli(self.seen, self.rates, where),
             pool=where,
