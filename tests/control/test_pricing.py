@@ -1,6 +1,7 @@
 """The spot market of a cloud that runs: what it costs, who is outbid, who waits, and that every bill adds up."""
 
 import json
+from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cumulo.control.reserving import Wanted
 from cumulo.control.rules import Rules
+from cumulo.domain.ask import parse_gpu_ask
 from cumulo.domain.errors import CumuloError
 from cumulo.domain.quantities import NANO
 from cumulo.domain.run import PurchaseOption
@@ -150,8 +153,11 @@ def test_emulated_devices_have_no_price_and_bids_only_order_them(quick_db, tmp_p
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("spot"), st.integers(1, 4), st.none() | st.integers(60, 220)),
+        st.tuples(st.just("spot"), st.integers(1, 4), st.none() | st.integers(73, 220)),
         st.tuples(st.just("on-demand"), st.integers(1, 4), st.none()),
+        st.tuples(st.just("reserved"), st.integers(1, 4), st.none()),
+        st.tuples(st.just("reserve"), st.integers(1, 4), st.none()),
+        st.tuples(st.just("give back"), st.just(0), st.none()),
         st.tuples(st.just("end"), st.integers(0, 9), st.none()),
         st.tuples(st.just("pass"), st.integers(1, 2000), st.none()),
         st.tuples(st.just("boot"), st.just(0), st.none()),
@@ -161,9 +167,15 @@ steps = st.lists(
 
 
 def _take(cloud, what, amount, bid):
-    if what in ("spot", "on-demand"):
+    if what in ("spot", "on-demand", "reserved"):
         offered = None if bid is None else bid * PENCE
         cloud.submit(f"A100:{amount}", purchase=PurchaseOption(what), max_price_nano_h=offered)
+    elif what == "reserve":
+        gpu = parse_gpu_ask(f"A100:{amount}")
+        with suppress(CumuloError):  # there is no room, or one of that size already
+            cloud.control.reserve(Wanted(project="default", account="ada", gpu=gpu, term_s=1000.0 * amount))
+    elif what == "give back" and cloud.seen.reservations:
+        cloud.control.give_back(next(iter(cloud.seen.reservations)))
     elif what == "end" and cloud.engine.alive():
         cloud.engine.end(cloud.engine.alive()[amount % len(cloud.engine.alive())])
     elif what == "pass":
@@ -186,11 +198,22 @@ def test_nobody_pays_above_the_bid_and_bills_add_up_to_the_cent(tmp_path_factory
         db.close()
 
 
+def _check_reserved(cloud):
+    """On-demand runs leave what is reserved, and nobody draws more than there is."""
+    there = list(cloud.seen.instances.values())
+    firm = sum(len(each.slices) for each in there if each.purchase is PurchaseOption.ON_DEMAND)
+    assert firm + sum(one.count for one in cloud.seen.reservations.values()) <= 6
+    for one in cloud.seen.reservations.values():
+        assert sum(len(each.slices) for each in there if each.reservation_id == one.id) <= one.count
+    assert cloud.engine.wrongs == []
+
+
 def _check_bills(db, home, taken):
     engine = FakeEngine(Clock(), (node("one"), node("two", 2)), instant=True)
     cloud = Cloud(db, home, engine=engine).ready()
     for step in taken:
         _take(cloud, *step)
+        _check_reserved(cloud)
     for name in cloud.engine.alive():
         cloud.engine.end(name)
     cloud.look()
@@ -202,6 +225,9 @@ def _check_bills(db, home, taken):
     for row in segments:
         bid = json.loads(runs[row.run_id].spec)["max_price_nano_h"]
         assert bid is None or row.price_nano_h * 1000 <= bid * row.gpu_milli
+        assert row.price_nano_h == {"on-demand": PRICE * row.gpu_milli // 1000, "reserved": 0}.get(
+            row.purchase, row.price_nano_h
+        )
         if row.ended_at is not None:
             exact[row.run_id] += (Fraction(row.ended_at) - Fraction(row.started_at)) * row.price_nano_h / 3600
     for run_id in runs.keys() - ended:
