@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cumulo.catalog.spot_priors import spot_priors
+
 Floats = NDArray[np.float64]
 
 AGES_S: Final = (0.0, 300.0, 600.0, 1200.0, 2400.0, 4800.0, 9600.0, 19200.0, 38400.0, 76800.0)
@@ -169,3 +171,11 @@ def spells(available: ArrayLike, gap_s: float) -> tuple[Spell, ...]:
 def _overlap(first: Floats, last: Floats, low: Floats, high: Floats) -> Floats:
     shared: Floats = np.maximum(np.minimum(last, high) - np.maximum(first, low), 0.0)
     return shared
+
+
+def shipped_priors() -> Priors:
+    """The priors of the catalogue, for pools of which nothing else is known."""
+    held = spot_priors()
+    return Priors(
+        *(Prior(Rates(held.ages_s, own.per_s), own.pool_events, own.age_events) for own in (held.lost, held.back))
+    )

@@ -68,37 +68,36 @@ class Programme:
         `slack_s` is what is left once the work, and the changeover that is under way, are taken from the time left.
         """
         left, slack, running, there, age = np.broadcast_arrays(left_s, slack_s, on, available, age_s)
-        terms, step = self.terms, np.minimum(self.step_s, np.maximum(left, 1.0))
-        hours = step / _PER_HOUR
-        other = np.where((running == IDLE), terms.changeover_s, terms.upgrade_s)
-        found = np.empty((3, *left.shape))
-        spent = {IDLE: step, ON_DEMAND: np.where(running == ON_DEMAND, 0.0, other)}
-        spent[SPOT] = np.where(running == SPOT, 0.0, other)
-        price = {IDLE: 0.0, ON_DEMAND: terms.on_demand, SPOT: terms.spot}
-        for choice in (IDLE, ON_DEMAND, SPOT):
-            to_go = self._after(choice, left, slack - spent[choice], there, age)
-            found[choice] = price[choice] * hours + to_go
+        terms = self.terms
+        step = np.minimum(self.step_s, np.maximum(left, 1.0))
+        change = np.where(running == IDLE, terms.changeover_s, terms.upgrade_s)
+        spent = np.stack([step, np.where(running == ON_DEMAND, 0.0, change), np.where(running == SPOT, 0.0, change)])
+        prices = np.array([0.0, terms.on_demand, terms.spot]).reshape(3, *(1,) * left.ndim)
+        rest = slack - spent
+        late = np.maximum(-rest, 0.0) * (terms.on_demand * _LATE / _PER_HOUR)
+        found: Floats = prices * (step / _PER_HOUR) + self._after(left, rest, there, age) + late
         found[SPOT] = np.where(there, found[SPOT], np.inf)
         return found
 
-    def _after(self, choice: int, left: Floats, slack: Floats, there: NDArray[np.bool_], age: Floats) -> Floats:
-        layers, _, states, units = self.after.shape
-        half = states // 2
+    def _after(self, left: Floats, slack: Floats, there: NDArray[np.bool_], age: Floats) -> Floats:
+        """`after` between its grid points, for each choice with its own slack: shape (3, jobs)."""
+        layers, choices, states, units = self.after.shape
         layer, layer_part = _place(left / self.step_s, layers)
         unit, unit_part = _place(slack / self.unit_s, units)
+        half = states // 2
         older = np.searchsorted(self.ages_s, age, side="right") - 1
         next_age = np.minimum(older + 1, half - 1)
         width = np.where(next_age > older, self.ages_s[next_age] - self.ages_s[older], 1.0)
         age_part = np.clip((age - self.ages_s[older]) / width, 0.0, 1.0)
-        total = np.zeros(left.shape)
-        for time, time_weight in ((layer, 1 - layer_part), (layer + 1, layer_part)):
-            for bucket, age_weight in ((older, 1 - age_part), (next_age, age_part)):
-                state = bucket + half * there
-                low = self.after[time, choice, state, unit]
-                high = self.after[time, choice, state, unit + 1]
-                total += time_weight * age_weight * (low + unit_part * (high - low))
-        short = np.maximum(-slack, 0.0)
-        return total + short / _PER_HOUR * self.terms.on_demand * _LATE
+        choice = np.arange(choices).reshape(choices, *(1,) * left.ndim)
+        corner = ((layer * choices + choice) * states + older + half * there) * units + unit
+        flat, later, elder = self.after.reshape(-1), choices * states * units, (next_age - older) * units
+        total = np.zeros(slack.shape)
+        for time, time_part in ((corner, 1 - layer_part), (corner + later, layer_part)):
+            for place, part in ((time, (1 - age_part) * time_part), (time + elder, age_part * time_part)):
+                low = flat[place]
+                total += part * (low + unit_part * (flat[place + 1] - low))
+        return total
 
 
 def solve(terms: Terms, hazards: Hazards) -> Programme:
