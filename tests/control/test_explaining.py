@@ -55,7 +55,7 @@ def test_a_plan_of_what_can_never_be(cloud):
     told = plan(cloud, "A100:16")
     assert (told.satisfiable, told.expected_text) == (False, "never on the nodes that are there now")
     assert told.suggestions == ("ask for 4 GPUs instead of 16",)
-    with pytest.raises(CumuloError, match="no GPU .* is known"):
+    with pytest.raises(CumuloError, match=r"no GPU .* is known"):
         plan(cloud, "Voodoo")
 
 
@@ -216,7 +216,7 @@ def test_offers(quick_db, tmp_path):
     assert rows[GPU, True].rental_nano_h is None
     assert [row.gpu for row in cloud.control.offers(parse_gpu_ask("T4"))] == ["T4"]
     assert cloud.control.offers(parse_gpu_ask("H100")) == ()
-    with pytest.raises(CumuloError, match="no GPU .* is known"):
+    with pytest.raises(CumuloError, match=r"no GPU .* is known"):
         cloud.control.offers(parse_gpu_ask("Voodoo"))
 
 

@@ -18,7 +18,7 @@ from cumulo.domain.run import PurchaseOption
 from cumulo.store import schema, tables, views
 from cumulo.store.database import Database
 from cumulo.store.market import latest_prices, price_history
-from tests.control.fakes import GPU, PRICE, Clock, Cloud, FakeEngine, node
+from tests.control.fakes import GPU, PRICE, Clock, Cloud, FakeEngine, node, run_spec
 from tests.databases import NOW
 
 SPOT = PurchaseOption.SPOT
@@ -147,6 +147,33 @@ def test_emulated_devices_have_no_price_and_bids_only_order_them(quick_db, tmp_p
     more = spot(cloud, 4, "more", bid=2)
     cloud.look(2)
     assert cloud.instances_of(more) != []
+
+
+def offers(cloud):
+    """Of whole GPUs by purchase option: price, what is shown, how many are free, for how long."""
+    rows = [row for row in cloud.control.offers(None) if row.mode == "exclusive"]
+    return {row.purchase: (row.price_nano_h, row.shown_nano_h, row.free, row.term_s) for row in rows}
+
+
+def test_offers_tell_what_each_option_costs_and_how_many_can_be_had_so(box):
+    year, price_of_it = 365 * 86400.0, PRICE * 634 // 1000
+    assert offers(box) == {
+        "on-demand": (PRICE, None, 4, None),
+        "spot": (FLOOR, FLOOR, 4, None),
+        "reserved": (price_of_it, None, 4, year),
+    }
+    gpu = parse_gpu_ask("A100:3")
+    box.control.reserve(Wanted(project="default", account="ada", gpu=gpu, term_s=3600.0))
+    running_spot(box, 2, "spare")
+    assert {option: row[2] for option, row in offers(box).items()} == {"on-demand": 1, "spot": 2, "reserved": 1}
+
+
+def test_a_plan_says_how_it_is_bought_and_what_that_costs_now(box):
+    spec = run_spec("A100:2", purchase=SPOT, max_price_nano_h=NANO)
+    planned = box.control.plan(spec, account="ada")
+    assert (planned.purchase, planned.max_price_nano_h, planned.choices[0].price_nano_h) == ("spot", NANO, 2 * FLOOR)
+    with pytest.raises(CumuloError, match="less than spot ever costs"):
+        box.control.plan(run_spec("A100", purchase=SPOT, max_price_nano_h=1), account="ada")
 
 
 # ---- bills ----------------------------------------------------------------------------------------------------------

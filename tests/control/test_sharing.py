@@ -128,7 +128,8 @@ def test_what_a_shared_device_was_stays_held_when_the_device_is_gone(cloud):
 
 
 def offered(cloud, ask=None):
-    rows = cloud.control.offers(parse_gpu_ask(ask) if ask else None)
+    found = cloud.control.offers(parse_gpu_ask(ask) if ask else None)
+    rows = [row for row in found if row.purchase == "on-demand"]
     return [(row.gpu, row.mode, row.profile, row.isolation, row.free, row.total, row.free_milli) for row in rows]
 
 
