@@ -8,14 +8,18 @@ of them by single additions, removals and swaps.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from cumulo.domain.run import PurchaseOption
 from cumulo.market.survivors import Counts, Floats, Survivors
 
-_BETTER = 1e-9
+_BETTER: Final = 1e-9
+_PARTS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Over how many columns the wanted number is laid evenly to begin with."""
+_STEPS: Final = 12
+"""Of more additions, or removals, than these only the best are tried in pairs."""
 
 
 class Column(NamedTuple):
@@ -117,7 +121,8 @@ class _Search:
         worth += np.where(self.have > 0, 0.0, self.launch)
         order = [int(column) for column in np.argsort(worth, kind="stable")]
         starts = [self._filled(self.have.tolist(), order, each=target, most=target)[-1]]
-        for each in sorted({-(-target // number) for number in range(1, target + 1)}):
+        parts = [number for number in _PARTS if number <= min(target, len(order))]
+        for each in sorted({-(-target // number) for number in parts}):
             for ranked in (order, self._over_regions(order)):
                 mixes = self._filled([0] * len(order), ranked, each=each, most=most)
                 starts += [mix for mix in mixes if sum(mix) >= target]
@@ -148,13 +153,22 @@ class _Search:
         return mixes
 
     def _near(self, mix: Counts) -> Counts:
-        """Every mix that is one addition, one removal or one swap away and that may be."""
-        steps = np.vstack((np.zeros((1, len(mix)), dtype=np.int64), np.eye(len(mix), dtype=np.int64)))
-        near = (mix + steps[:, None, :] - steps[None, :, :]).reshape(-1, len(mix))
+        """Mixes that are one addition, one removal or one swap away and that may be: all, or of many the likeliest."""
+        none = np.zeros((1, len(mix)), dtype=np.int64)
+        more = np.vstack((none, self._likeliest(mix, np.eye(len(mix), dtype=np.int64)[mix < self.most])))
+        fewer = np.vstack((none, self._likeliest(mix, -np.eye(len(mix), dtype=np.int64)[mix > 0])))
+        near = (mix + more[:, None, :] + fewer[None, :, :]).reshape(-1, len(mix))
         size, now = near.sum(axis=1), int(mix.sum())
-        fits = ((near >= 0) & (near <= self.most)).all(axis=1) & (near @ self.pools <= self.room).all(axis=1)
+        fits = (near <= self.most).all(axis=1) & (near @ self.pools <= self.room).all(axis=1)
         fits &= (size <= self.weights.most) | (size < now)
         fits &= size >= min(now, self.weights.target)
         fits &= (near != mix).any(axis=1)
         found: Counts = near[fits]
+        return found
+
+    def _likeliest(self, mix: Counts, steps: Counts) -> Counts:
+        """The steps from `mix` that would do best alone, in their order."""
+        if len(steps) <= _STEPS:
+            return steps
+        found: Counts = steps[np.sort(np.argsort(self.value(mix + steps), kind="stable")[:_STEPS])]
         return found
