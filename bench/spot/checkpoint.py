@@ -15,13 +15,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bench.spot.checkpoint_hazards import pooled_priors
+from bench.spot.fit import fit_priors
 from bench.spot.traces import DAY, BadTrace, Trace, load
 from cumulo.market.checkpoint import next_checkpoint
 from cumulo.market.hazards import Rates, Spell, learn, spells
 
 COSTS_S: Final = (10.0, 30.0, 120.0, 300.0)
 FIXED_S: Final = tuple(60.0 * 1.15**step for step in range(48))  # a minute to 12 hours
+BY_AGE: Final = "cumulo, by age"
+POLICIES: Final = ("every 10 min", "every hour", "Young, by the mean", "best fixed in hindsight", BY_AGE)
 _MOMENTS: Final = 4
 HEAD = ("a save", "policy", "interval", "waste", "saving", "redone", "restarts", "to the best fixed")
 
@@ -70,7 +72,7 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
 def _lives(learn_on: Sequence[Trace], test_on: Sequence[Trace], split_day: float | None) -> list[Life]:
     split_s = math.inf if split_day is None else split_day * DAY
     histories = {trace.name: trace.spells(until_s=split_s) for trace in learn_on}
-    priors = pooled_priors(list(histories.values()))
+    priors = fit_priors(list(histories.values()))
     lives: list[Life] = []
     for trace in test_on:
         rates = learn(histories.get(trace.name, ()), priors).lost
@@ -91,28 +93,22 @@ def _ends(spell: Spell, rates: Rates) -> list[Life]:
 def _rows(cost_s: float, lives: Sequence[Life], restart_s: float) -> list[dict[str, Any]]:
     every = {seconds: fixed(lives, seconds, cost_s=cost_s, restart_s=restart_s) for seconds in FIXED_S}
     best_s = min(every, key=lambda seconds: every[seconds].share)
-    best = every[best_s].share
     mean_s = math.sqrt(2 * cost_s * _mean_life(lives))
-    policies: list[tuple[str, float | None, Waste]] = [
-        *(
-            (name, seconds, fixed(lives, seconds, cost_s=cost_s, restart_s=restart_s))
-            for name, seconds in (("every 10 min", 600.0), ("every hour", 3600.0), ("Young, by the mean", mean_s))
-        ),
-        ("best fixed in hindsight", best_s, every[best_s]),
-        ("cumulo, by age", None, by_age(lives, cost_s=cost_s, restart_s=restart_s)),
-    ]
+    intervals = (600.0, 3600.0, mean_s, best_s, None)
+    found = [fixed(lives, seconds, cost_s=cost_s, restart_s=restart_s) for seconds in intervals if seconds is not None]
+    found.append(by_age(lives, cost_s=cost_s, restart_s=restart_s))
     return [
         {
             "save_s": cost_s,
             "policy": name,
             "interval_s": interval_s,
-            "waste": found.share,
-            "saving": found.saving / found.bought,
-            "redone": found.redone / found.bought,
-            "restarts": found.restarts / found.bought,
-            "to_best_fixed": found.share / best,
+            "waste": own.share,
+            "saving": own.saving / own.bought,
+            "redone": own.redone / own.bought,
+            "restarts": own.restarts / own.bought,
+            "to_best_fixed": own.share / every[best_s].share,
         }
-        for name, interval_s, found in policies
+        for name, interval_s, own in zip(POLICIES, intervals, found, strict=True)
     ]
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from bench.spot.checkpoint_hazards import pooled_priors
+from bench.spot.fit import fit_priors
 from bench.spot.replicas_rules import Cumulo, EvenSpread, OneZone, SpotHedge, cumulo_pools
 from bench.spot.replicas_world import Outcome, Rule, Zones, aligned, replay
 from bench.spot.traces import DAY, BadTrace, load
@@ -88,7 +88,7 @@ def _learn(learnt: Sequence[Zones]) -> list[Hazards]:
         [spell for part in learnt if len(part.counts) for spell in spells(part.counts[:, zone] > 0, part.gap_s)]
         for zone in range(len(learnt[0].names))
     ]
-    priors = pooled_priors(histories)
+    priors = fit_priors(histories)
     return [learn(history, priors) for history in histories]
 
 

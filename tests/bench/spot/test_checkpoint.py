@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from bench.spot import checkpoint
 from bench.spot.checkpoint import COSTS_S, Life, Waste, fixed, waste
-from bench.spot.checkpoint_hazards import pooled_priors
 from bench.spot.traces import BadTrace
-from cumulo.market.hazards import AGES_S, Rates, Spell
+from cumulo.market.hazards import AGES_S, Rates
 
 TRACES = Path(__file__).parents[4] / "shared" / "traces" / "spot"
 NINE_ZONES = TRACES / "spot-traces/availability/1-node/aws-02-15-2023"
@@ -59,13 +58,6 @@ def test_fixed_intervals_for_all_lives_at_once_are_those_of_each(lengths, second
     assert sum(found[:3]) == pytest.approx(
         sum(each[:3]), abs=1e-6 + (seconds + 10.0) * len(lives) * (found[0] != each[0])
     )
-
-
-def test_what_pools_have_in_common_is_their_mean():
-    short, long = [Spell(True, 0.0, 3600.0, True)] * 200, [Spell(True, 0.0, 3 * 3600.0, True)] * 200
-    priors = pooled_priors([short, long])
-    assert priors.lost.rates.between(0.0, 4 * 3600.0) > 0.5
-    assert priors.lost.rates.at(100.0) < 1e-5, "nothing was lost so young"
 
 
 def test_traces_without_spot_have_nothing_to_waste(tmp_path):
