@@ -157,6 +157,15 @@ def test_with_slack_it_runs_on_spot_and_at_last_on_demand_where_it_is(cloud):
     assert 0 < first.price_nano_h < second.price_nano_h
 
 
+def test_a_run_whose_turn_comes_too_late_is_told_so_before(cloud):
+    first, _ = cloud.launch("A100:4", name="first")
+    run_id = cloud.due(10, work=4, after=(first,))
+    cloud.go(seconds=7 * H)
+    [text] = cloud.said(run_id, "run.late")
+    assert text.startswith("train can't be done in time: 4h 00m of work and 2h 59m of time are left")
+    assert cloud.control.why(run_id).deadline.feasible is False
+
+
 def test_what_it_saves_gives_it_slack_again(cloud):
     run_id = cloud.due(6, work=4, grace_s=1.0)
     cloud.go()
@@ -291,6 +300,8 @@ def test_a_run_after_another_is_not_steered_before_its_turn(cloud):
     run_id = cloud.due(10, work=4, after=(first,))
     cloud.look()
     assert cloud.seen.runs[run_id].charted == {}
+    told = cloud.control.deadline(run_id)
+    assert (told.choice, told.text[:38]) == ("", "is not decided before the runs that it")
     cloud.engine.end(instance)
     cloud.look()
     cloud.look()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cumulo.control.hazards import AT_ONCE_S, SpotHistory, pool_of, shipped_priors
+from cumulo.control.hazards import AT_ONCE_S, SpotHistory, pool_of
 from cumulo.control.prices import Pool
 from cumulo.domain.run import PurchaseOption
-from cumulo.market.hazards import learn
+from cumulo.market.hazards import learn, shipped_priors
 from cumulo.store import picture
 from tests.control.fakes import GPU, Clock, Cloud, FakeEngine, node
 

@@ -14,7 +14,6 @@ from cumulo.control.deadlines import Deadlines
 from cumulo.control.deadlines_told import check_deadline, deadline_of, told_of
 from cumulo.control.deciding import beyond_quota
 from cumulo.control.driver import EngineDriver
-from cumulo.control.hazards import shipped_priors
 from cumulo.control.live import Charted, LiveInstance, Picture
 from cumulo.control.loop import ControlLoop
 from cumulo.control.pricing import check_bid
@@ -32,6 +31,7 @@ from cumulo.domain.names import printable
 from cumulo.domain.reservation import Reservation
 from cumulo.domain.run import RunSpec
 from cumulo.engines.protocol import Engine, Readings
+from cumulo.market.hazards import shipped_priors
 from cumulo.placement.explain import reasons
 from cumulo.placement.suggest import suggest
 from cumulo.store import views

@@ -18,14 +18,14 @@ from cumulo.control.buying import buy_as
 from cumulo.control.deadlines_policies import Policies
 from cumulo.control.deadlines_standing import View, left_of, pause_of
 from cumulo.control.deadlines_tracks import Stands, Track, Tracks, places, stands
-from cumulo.control.deadlines_work import Pace, Saved, first_of, work_of
+from cumulo.control.deadlines_work import Pace, Saved, first_of, rounds, work_of
 from cumulo.control.hazards import MOST_READ, SpotHistory, pool_of
 from cumulo.control.live import FRESH, Charted, LiveInstance, LiveRun, LiveUnit, Picture
 from cumulo.control.moves import tell
 from cumulo.control.rates import Rates
 from cumulo.domain.quantities import format_duration
 from cumulo.domain.run import PurchaseOption, RunSpec
-from cumulo.market.course import Course, Standing, chart, unknown_work
+from cumulo.market.course import Course, Standing, chart, late, unknown_work
 from cumulo.market.deadline import Choice
 from cumulo.market.hazards import Priors
 from cumulo.store import picture
@@ -124,6 +124,8 @@ class Deadlines:
         for run in runs.values():
             there = list(places(run))
             run.charted = {place: known for place, known in run.charted.items() if place in there}
+            if run.waits_for and run.wanted == "running":
+                self._look_ahead(batch, run, now)
             for place in there:
                 track, now_stands = self._tracks.of(run, place), stands(run, place)
                 if left and (now_stands != track.stands or now >= track.due):
@@ -132,6 +134,19 @@ class Deadlines:
                     course = self._chart(view, batch, run, place, track)
                     changed |= self._follow(view, batch, run, place, track, course)
         return changed
+
+    def _look_ahead(self, batch: Batch, run: LiveRun, now: float) -> None:
+        """A run that others must come before may be too late already: that is told, and there is nothing else to do."""
+        work = work_of(run, None, saved=Saved(), pace=Pace(), now=now)
+        if work is None:
+            return
+        work_s, left_s = rounds(run) * work.total_s, left_of(run, now)
+        needs_s = work_s + facts.least_start(None)
+        if needs_s > left_s:
+            why = late(work_s, left_s, needs_s)
+            course = Course(choice=Choice.WAIT, why=why, slack_s=0.0, earliest_s=needs_s, feasible=False)
+            run.charted[FRESH] = Charted(course, now, work.total_s, work_s, 0)
+            self._tell_once(batch, run, LATE, why, now)
 
     def _view(self, seen: Picture, rates: Rates, now: float) -> View:
         return View(

@@ -5,6 +5,7 @@ step of a quarter, so that jobs share policies and one job meets a finer one as 
 beside the control loop; until it is done, who asks decides without.
 """
 
+import logging
 import math
 import threading
 from collections import OrderedDict
@@ -16,6 +17,8 @@ from typing import Final
 from cumulo.control.prices import Pool
 from cumulo.market.deadline import DeadlinePolicy, Job, solve
 from cumulo.market.hazards import Hazards
+
+log = logging.getLogger(__name__)
 
 # How many are kept: each has some megabytes. When all are in use, new ones are solved so often at most.
 MOST_KEPT: Final = 8
@@ -94,7 +97,11 @@ class Policies:
         return known or self._solve(key, job, hazards)
 
     def _solve(self, key: object, job: Job, hazards: Hazards) -> DeadlinePolicy:
-        policy = solve(job, hazards)
+        try:
+            policy = solve(job, hazards)
+        except Exception:
+            log.exception("the policy of %s could not be solved; such runs take spot as long as that is safe", job)
+            raise
         with self._lock:
             self._solved[key] = policy
             self._solving.discard(key)

@@ -16,7 +16,7 @@ from cumulo.control.live import LiveInstance
 from cumulo.control.prices import Pool
 from cumulo.domain.lifecycle import EndReason
 from cumulo.domain.run import PurchaseOption
-from cumulo.market.hazards import AGES_S, Hazards, Prior, Priors, Rates, Spell, learn
+from cumulo.market.hazards import Hazards, Priors, Spell, learn
 
 # How many spells are remembered of a pool, and how many attempts are read at the start.
 MOST_SPELLS: Final = 1000
@@ -112,13 +112,3 @@ class SpotHistory:
 def pool_of(instance: LiveInstance) -> Pool:
     """Where an instance is bought."""
     return Pool(instance.region, instance.device_model)
-
-
-def shipped_priors() -> Priors:
-    """What pools have in common: rates of all spells of the published traces together, and what they weigh in events.
-
-    Wu et al., "Can't Be Late", NSDI 2024, and SkyServe's traces of 2023 (`bench.spot` reads them).
-    """
-    lost = Rates(AGES_S, (3.5e-4, 7.0e-4, 3.9e-4, 2.7e-4, 1.6e-4, 9.5e-5, 5.8e-5, 3.5e-5, 2.6e-5, 9.6e-6))
-    back = Rates(AGES_S, (4.9e-4, 8.3e-4, 4.3e-4, 3.1e-4, 2.1e-4, 1.1e-4, 8.1e-5, 4.4e-5, 3.4e-5, 5.9e-6))
-    return Priors(Prior(lost, 4.0, 3.0), Prior(back, 4.0, 3.0))
