@@ -126,6 +126,21 @@ def test_a_restarted_control_plane_knows_the_price(box):
     assert {pool.kind: known.price_nano_h for pool, known in box.seen.prices.pools.items()} == {GPU: int(1.2 * NANO)}
 
 
+@pytest.mark.parametrize(("rate", "paid"), [(0, 0), (NANO, NANO), (10 * NANO, 3630 * NANO // 1000)])
+def test_a_control_plane_that_charges_otherwise_keeps_prices_within_that(box, rate, paid):
+    _, name = running_spot(box, 4, "first")
+    box.clock.pass_(300.0)
+    spot(box, 1, "rival", bid=int(1.2 * NANO))
+    box.look()
+    box._prices = {GPU: rate} if rate else {}
+    box.boot()
+    box.ready()
+    known = {pool.kind: one.price_nano_h for pool, one in box.seen.prices.pools.items()}
+    assert known == ({GPU: paid} if rate else {})
+    box.look()
+    assert box.instance(name).price_nano_h == 4 * (paid or int(1.2 * NANO))  # without rates nothing changes
+
+
 def test_the_history_begins_with_the_price_that_held_then(box):
     running_spot(box, 4, "first")
     began = box.clock()

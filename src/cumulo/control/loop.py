@@ -117,7 +117,7 @@ class ControlLoop:
             if not learning.past.durations.runs:
                 learning.remember(picture.ended_attempts(tx, MOST_ENDED))
             ledger.restore(tx, now)
-            prices.restore(tx)
+            prices.restore(tx, self._rates)
             self.deadlines.restore(tx, self.seen)
         self.seen.learning, self.seen.ledger, self.seen.prices = learning, ledger, prices
         restore(self.seen, now)

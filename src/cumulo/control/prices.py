@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
+from cumulo.control.rates import Rates
 from cumulo.market.spot_price import smoothed
 from cumulo.store import market
 
@@ -36,12 +37,13 @@ class SpotPrices:
     pools: dict[Pool, SpotPrice] = field(default_factory=dict)
     looked_at: float = float("-inf")
 
-    def restore(self, tx: Connection) -> None:
-        """As the store has them."""
-        self.pools = {
-            Pool(row.region, row.kind): SpotPrice(row.price_nano_h, row.shown_nano_h, row.at)
-            for row in market.latest_prices(tx)
-        }
+    def restore(self, tx: Connection, rates: Rates) -> None:
+        """As the store has them, within what the admin charges now: rates may have changed, or be gone."""
+        self.pools = {}
+        for row in market.latest_prices(tx):
+            if row.kind in rates.gpu_nano_h:
+                price = min(rates.gpu_nano_h[row.kind], max(rates.floor_nano_h(row.kind), row.price_nano_h))
+                self.pools[Pool(row.region, row.kind)] = SpotPrice(price, row.shown_nano_h, row.at)
 
     def by_kind(self) -> Mapping[str, int]:
         """The lowest price of each kind, of all regions: what a bid has to reach to be served anywhere."""
