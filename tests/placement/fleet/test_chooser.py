@@ -48,6 +48,22 @@ def test_what_is_kept_equals_what_is_worked_out_afresh(course, appraisal, compil
 
 
 @some
+@given(courses(), appraisals())
+def test_too_many_states_are_forgotten_and_nothing_else_changes(course, appraisal):
+    rows, wanted, steps = course
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("cumulo.placement.fleet.memo._MOST_STATES", 1)
+        patched.setattr("cumulo.placement.fleet.memo._MOST_STATES_PER_ROW", 1)
+        forgetful = Chooser(rows, worth(appraisal, rows))
+    mindful = Chooser(rows, worth(appraisal, rows))
+    numbers = [(forgetful.learn(asked), mindful.learn(asked)) for asked in wanted]
+    for index, new in steps:
+        rows.refresh(index, new)
+        for one, other in numbers:
+            np.testing.assert_array_equal(forgetful.losses(one), mindful.losses(other))
+
+
+@some
 @given(fleets(), asks(), appraisals(), st.integers(0, 200_000))
 def test_the_first_row_within_the_tolerance_of_the_least_is_taken(rows, asked, appraisal, tolerance):
     chooser = Chooser(rows, worth(appraisal, rows), tolerance=tolerance)

@@ -19,7 +19,9 @@ from cumulo.placement.fleet.worth import Worth
 
 # So many new losses are worked out one by one.
 FEW: Final = 48
-_MOST_STATES: Final = 1 << 16
+# When there are more states, all are forgotten: at the least, and for each row. On a full fleet most changes make one.
+_MOST_STATES: Final = 4096
+_MOST_STATES_PER_ROW: Final = 2
 _UNKNOWN: Final = np.int32(-(2**31))
 _TOP: Final = 2**63 - 1
 _NEVER: Final = int(NEVER)
@@ -67,13 +69,14 @@ class States:
         self._numbers: dict[_Key, int] = {}
         self.keys: list[_Key] = []
         self.of_row = np.zeros(len(rows), dtype=np.int32)
+        self.most = max(_MOST_STATES, _MOST_STATES_PER_ROW * len(rows))
         self._seen = -1
 
     def copy(self) -> "States":
         """For a copy of the rows; new states get the same numbers in both."""
         twin = object.__new__(States)
         twin.bases, twin._base, twin._numbers, twin.keys = self.bases, self._base, self._numbers, self.keys
-        twin.of_row, twin._seen = self.of_row.copy(), self._seen
+        twin.of_row, twin.most, twin._seen = self.of_row.copy(), self.most, self._seen
         return twin
 
     def follow(self, rows: Rows) -> bool:
@@ -94,7 +97,7 @@ class States:
             if number == len(keys):
                 keys.append(key)
             self.of_row[row] = number
-        return len(keys) < _MOST_STATES
+        return len(keys) < self.most
 
 
 class Memo:
@@ -120,7 +123,7 @@ class Memo:
         self, number: int, asked: Asked, rows: Rows, standing: Standing, states: States, those: Int32s
     ) -> tuple[Int32s, Int8s]:
         """(loss, device) of an ask, known by its number, on each of those rows."""
-        loss, device = self._room(number, len(states.keys))
+        loss, device = self._room(number, states)
         numbers = states.of_row[those]
         found = loss[numbers]
         missing = (found == _UNKNOWN).nonzero()[0]
@@ -134,10 +137,10 @@ class Memo:
             found = loss[numbers]
         return found, device[numbers]
 
-    def _room(self, number: int, count: int) -> tuple[Int32s, Int8s]:
-        loss = self._loss.get(number)
+    def _room(self, number: int, states: States) -> tuple[Int32s, Int8s]:
+        loss, count = self._loss.get(number), len(states.keys)
         if loss is None or len(loss) < count:
-            size = max(256, 2 * count)
+            size = max(256, min(2 * count, states.most))
             more, where = np.full(size, _UNKNOWN, dtype=np.int32), np.full(size, -1, dtype=np.int8)
             if loss is not None:
                 more[: len(loss)], where[: len(loss)] = loss, self._device[number]
@@ -196,7 +199,7 @@ class Memo:
         return facts
 
     def _learn_order(self, kind: int, free: bytes, mode: bytes) -> tuple[list[tuple[int, int]], _Devices]:
-        ordered = list(zip(np.frombuffer(free, np.int16).tolist(), np.frombuffer(mode, np.int8).tolist(), strict=True))
+        ordered = list(zip(memoryview(free).cast("h").tolist(), mode, strict=True))
         key = kind, tuple(sorted(ordered))
         found = self._ordered[kind, free, mode] = ordered, self._devices.get(key) or self._learn_devices(*key)
         return found
