@@ -158,7 +158,7 @@ class DeadlinePolicy:
         left = self.job.deadline_s - np.asarray(elapsed_s, dtype=np.float64)
         work = self.job.work_s - np.asarray(done_s, dtype=np.float64)
         return self.solved.costs(
-            left_s=left, slack_s=left - work - np.asarray(overhead_left_s), on=on, available=available, age_s=age_s
+            left_s=left, work_s=work, on=on, overhead_s=overhead_left_s, available=available, age_s=age_s
         )
 
     def safe(
@@ -182,7 +182,8 @@ class DeadlinePolicy:
         work = job.work_s - done
         change = np.where(running == programme.IDLE, job.changeover_s, job.change_s)
         # Work that runs keeps its slack, so spot may go at any time; what counts is the delay that a choice may cost.
-        spot_delay = np.minimum(np.where(running == programme.SPOT, overhead, change), job.tick_s)
+        # To start on spot there must be slack for the whole changeover, else it would be left before it does any work.
+        spot_delay = np.where(running == programme.SPOT, np.minimum(overhead, job.tick_s), change)
         safe = np.empty((3, *left.shape), dtype=bool)
         safe[programme.IDLE] = work + job.changeover_s <= left - job.tick_s + _ROUNDING
         safe[programme.ON_DEMAND] = (

@@ -1,10 +1,12 @@
 """The dynamic programme behind a deadline: the expected cost to go from every state a job can be in.
 
 A state is (time left, slack, what it runs on, whether spot is there and for how long). Slack is the time left less the
-work and the changeover still to be done: waiting uses it up second by second, a changeover by its length, work leaves
-it as it is. Spot's spells are semi-Markov: their hazard depends on their age, which is followed on a log grid.
+work still to be done: waiting uses it up second by second, a changeover by its length, work leaves it as it is. A job
+that waits or is on spot must keep the slack of one changeover, for it may have to start on on-demand at any moment; so
+its slack is counted from there, and no plan of the programme can be late.
 
-Time is cut into equal steps and slack into equal units; a state between grid points is interpolated.
+Spot's spells are semi-Markov: their hazard depends on their age, which is followed on a log grid (`availability`). Time
+is cut into equal steps and slack into equal units; a state between grid points is interpolated.
 """
 
 import math
@@ -14,18 +16,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cumulo.market.hazards import Floats, Hazards
+from cumulo.market.availability import Chances, chances, followed_ages, outlived
+from cumulo.market.hazards import Floats, Hazards, Rates
 
-STEPS: Final = 160
-"""Steps of time to the deadline, at most: enough for a horizon of days, and a solve of some 50 ms."""
-UNITS: Final = 80
+STEPS: Final = 560
+"""Steps of time to the deadline, at most: ten minutes over four days."""
+UNITS: Final = 200
 """Units of slack, at most."""
-OLDEST: Final = 14
-"""Ages followed in each direction; the last stands for all that are older."""
+KEPT: Final = 4
+"""Of so many steps one is kept: costs are all but linear in the time left, and the table fits a few megabytes."""
 IDLE, ON_DEMAND, SPOT = 0, 1, 2
-_PER_HOUR: Final = 3600.0
-_LATE: Final = 50.0
-"""Cost of a second that is missing, as a multiple of on-demand's: the programme must not plan to be late."""
+_HOUR: Final = 3600.0
+_NEVER: Final = np.float32(1e9)
+Singles = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,46 +46,54 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Programme:
-    """Expected cost to go after a step, by (steps left, what it runs on, state of spot, units of slack).
+    """Expected cost to go after a step, by (kept step, what it runs on, state of spot, units of slack).
 
     States of spot are first the ages for which it has been away, then those for which it has been there.
     """
 
     terms: Terms
+    lost: Rates
     step_s: float
     unit_s: float
     ages_s: Floats
-    after: NDArray[np.float32]
+    after: Singles
 
     def costs(
         self,
         *,
         left_s: ArrayLike,
-        slack_s: ArrayLike,
+        work_s: ArrayLike,
         on: ArrayLike,
+        overhead_s: ArrayLike,
         available: ArrayLike,
         age_s: ArrayLike,
     ) -> Floats:
-        """Expected cost to go of waiting, on-demand and spot, shape (3, jobs); inf for spot where there is none.
-
-        `slack_s` is what is left once the work, and the changeover that is under way, are taken from the time left.
-        """
-        left, slack, running, there, age = np.broadcast_arrays(left_s, slack_s, on, available, age_s)
-        terms = self.terms
-        step = np.minimum(self.step_s, np.maximum(left, 1.0))
+        """Expected cost to go of waiting, on-demand and spot, shape (3, jobs); inf for spot where there is none."""
+        left, work, running, overhead, there, age = np.broadcast_arrays(
+            left_s, work_s, on, overhead_s, available, age_s
+        )
+        terms, slack = self.terms, left - work
         change = np.where(running == IDLE, terms.changeover_s, terms.upgrade_s)
-        spent = np.stack([step, np.where(running == ON_DEMAND, 0.0, change), np.where(running == SPOT, 0.0, change)])
-        prices = np.array([0.0, terms.on_demand, terms.spot]).reshape(3, *(1,) * left.ndim)
-        rest = slack - spent
-        late = np.maximum(-rest, 0.0) * (terms.on_demand * _LATE / _PER_HOUR)
-        found: Floats = prices * (step / _PER_HOUR) + self._after(left, rest, there, age) + late
+        demand = np.where(running == ON_DEMAND, overhead, change)
+        spot = np.where(running == SPOT, overhead, change)
+        step = np.minimum(self.step_s, np.maximum(left, 1.0))
+        rest = np.stack(
+            [
+                slack - step - terms.changeover_s,
+                slack - demand,
+                slack - outlived(self.lost, age, spot) - terms.changeover_s,
+            ]
+        )
+        found: Floats = self._after(left, rest, there, age)
+        found[ON_DEMAND] += terms.on_demand / _HOUR * np.minimum(step, work + demand)
+        found[SPOT] += terms.spot / _HOUR * np.minimum(step, work + spot)
         found[SPOT] = np.where(there, found[SPOT], np.inf)
         return found
 
     def _after(self, left: Floats, slack: Floats, there: NDArray[np.bool_], age: Floats) -> Floats:
         """`after` between its grid points, for each choice with its own slack: shape (3, jobs)."""
         layers, choices, states, units = self.after.shape
-        layer, layer_part = _place(left / self.step_s, layers)
+        layer, layer_part = _place(left / (self.step_s * KEPT), layers)
         unit, unit_part = _place(slack / self.unit_s, units)
         half = states // 2
         older = np.searchsorted(self.ages_s, age, side="right") - 1
@@ -102,107 +113,96 @@ class Programme:
 
 def solve(terms: Terms, hazards: Hazards) -> Programme:
     """The programme for one job, by backward induction over the time left."""
-    step = max(terms.tick_s, terms.horizon_s / STEPS)
-    layers = max(2, math.ceil(terms.horizon_s / step) + 1)
+    ticks = max(1, math.ceil(terms.horizon_s / STEPS / terms.tick_s - 1e-9))
+    step = terms.tick_s * ticks
+    layers = max(1, math.ceil(terms.horizon_s / step / KEPT - 1e-9)) + 1
     per_step = max(1, round(step * UNITS / max(terms.slack_s, step)))
     unit = step / per_step
-    units = max(3, math.ceil(terms.slack_s / unit) + 2)
-    ages = _ages(step)
-    moves, kept = _moves(hazards, ages, step)
-    shapes = _Shifts(unit, units, per_step, terms, hazards, ages)
+    slack = unit * np.arange(max(3, math.ceil(max(terms.slack_s, 0.0) / unit) + 2), dtype=np.float64)
+    ages = followed_ages(step)
+    odds = chances(hazards, ages, step, ticks)
+    move = _Moves(terms, slack, per_step, hazards.lost, ages)
     half = len(ages)
-    after = np.zeros((layers, 3, 2 * half, units), dtype=np.float32)
-    idle, demand, spot = (np.zeros((count, units)) for count in (2 * half, 2 * half, half))
-    hours = step / _PER_HOUR
-    slack = np.arange(units) * unit
-    for layer in range(1, layers):
-        done = slack >= layer * step
-        w_idle, w_demand = moves @ idle, moves @ demand
-        w_spot = kept @ spot + (moves[half:, :half] @ idle[:half])
-        after[layer, IDLE], after[layer, ON_DEMAND], after[layer, SPOT, half:] = w_idle, w_demand, w_spot
-        wait = shapes.wait(w_idle)
-        start = terms.on_demand * hours + shapes.changeover(w_demand)
-        stay = terms.on_demand * hours + w_demand
-        spot_start = terms.spot * hours + shapes.spot_start(w_spot)
-        spot_stay = terms.spot * hours + w_spot
-        idle = np.minimum(wait, start)
-        idle[half:] = np.minimum(idle[half:], spot_start)
-        demand = np.minimum(wait, stay)
-        demand[half:] = np.minimum(demand[half:], terms.spot * hours + shapes.upgrade(w_spot))
-        upgraded = terms.on_demand * hours + shapes.upgrade(w_demand[half:])
-        spot = np.minimum(np.minimum(wait[half:], spot_stay), upgraded)
-        for values in (idle, demand, spot):
-            values[:, done] = 0.0
-    return Programme(terms, step, unit, ages, after)
+    after = np.zeros((layers, 3, 2 * half, len(slack)), dtype=np.float32)
+    values = _Values(*(np.zeros((count, len(slack)), dtype=np.float32) for count in (2 * half, 2 * half, half)))
+    for number in range(1, (layers - 1) * KEPT + 1):
+        next_values = values.expected(odds)
+        if number % KEPT == 0:
+            kept = after[number // KEPT]
+            kept[IDLE], kept[ON_DEMAND], kept[SPOT, half:] = next_values.idle, next_values.demand, next_values.spot
+        values = move.best(next_values, number * step, step)
+    return Programme(terms, hazards.lost, step, unit, ages, after)
 
 
-class _Shifts:
-    """Moves values along slack by what a choice uses up, with a penalty for what is not there."""
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Cost to go by what the job runs on, each (states of spot, units of slack); on spot only where there is spot."""
 
-    def __init__(self, unit: float, units: int, per_step: int, terms: Terms, hazards: Hazards, ages: Floats) -> None:
-        self._unit, self._units, self._per_step = unit, units, per_step
-        self._late = terms.on_demand * _LATE / _PER_HOUR
-        self._change = self._shift(np.array([terms.changeover_s]))
-        self._upgrade = self._shift(np.array([terms.upgrade_s]))
+    idle: Singles
+    demand: Singles
+    spot: Singles
+
+    def expected(self, odds: Chances) -> "_Values":
+        """A step earlier, before it is known where spot goes. A job on spot that loses it is idle."""
+        return _Values(odds.moves @ self.idle, odds.moves @ self.demand, odds.kept @ self.spot + odds.lost @ self.idle)
+
+
+class _Moves:
+    """The choices of a step: what each costs and how far it moves a job along slack."""
+
+    def __init__(self, terms: Terms, slack: Floats, per_step: int, lost: Rates, ages: Floats) -> None:
+        self._terms, self._slack, self._per_step = terms, slack, per_step
+        self._half, unit = len(ages), slack[1]
+        change, upgrade = terms.changeover_s, terms.upgrade_s
         # A changeover that spot does not outlive uses up only the time until spot is lost.
-        grid = np.linspace(0.0, terms.changeover_s, 9)
-        alive = np.exp(-hazards.lost.between(ages[:, None], ages[:, None] + grid))
-        self._spot = self._shift(np.trapezoid(alive, grid, axis=1) if terms.changeover_s else np.zeros(len(ages)))
+        self._start = _Shift(slack, outlived(lost, ages, np.full(len(ages), change)), change)
+        self._to_spot = _Shift(slack, change + outlived(lost, ages, np.full(len(ages), upgrade)), change + upgrade)
+        self._to_demand = _Shift(slack, np.array([upgrade - change]), 0.0)
+        self._stop = _Shift(slack, np.array([change + per_step * unit]), change + per_step * unit)
 
-    def wait(self, values: Floats) -> Floats:
-        moved = np.empty_like(values)
-        moved[:, self._per_step :] = values[:, : -self._per_step]
-        short = (self._per_step - np.arange(self._per_step)) * self._unit
-        moved[:, : self._per_step] = values[:, :1] + short[: self._units] * self._late
-        return moved
+    def best(self, after: _Values, left: float, step: float) -> _Values:
+        """The cheapest choice in every state with `left` seconds to the deadline."""
+        terms, half = self._terms, self._half
+        with_changeover = self._slack + terms.changeover_s
+        wait = np.full_like(after.idle, _NEVER)
+        wait[:, self._per_step :] = after.idle[:, : -self._per_step]
+        # On-demand costs what is left of the work, should that be less than a step.
+        demand_cost = self._cost(terms.on_demand, left - self._slack, step)
+        demand = after.demand + demand_cost
+        idle = np.minimum(wait, demand)
+        start = np.float32(terms.spot * step / _HOUR)
+        idle[half:] = np.minimum(idle[half:], self._start(after.spot) + start)
+        spot = np.minimum(wait[half:], after.spot + self._cost(terms.spot, left - with_changeover, step))
+        spot = np.minimum(spot, self._to_demand(after.demand[half:]) + demand_cost)
+        demand = np.minimum(demand, self._stop(after.idle))
+        demand[half:] = np.minimum(demand[half:], self._to_spot(after.spot) + start)
+        for values, done in ((idle, with_changeover >= left), (spot, with_changeover >= left)):
+            values[:, done] = 0.0
+        demand[:, self._slack >= left] = 0.0
+        return _Values(idle, demand, spot)
 
-    def changeover(self, values: Floats) -> Floats:
-        return self._moved(values, self._change)
+    @staticmethod
+    def _cost(price: float, work: Floats, step: float) -> Singles:
+        return (price / _HOUR * np.clip(work, 0.0, step)).astype(np.float32)
 
-    def upgrade(self, values: Floats) -> Floats:
-        return self._moved(values, self._upgrade)
 
-    def spot_start(self, values: Floats) -> Floats:
-        return self._moved(values, self._spot)
+class _Shift:
+    """Values at less slack: by `seconds`, one for all states or one for each. It takes `needs` of slack at least."""
 
-    def _shift(self, seconds: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
-        """(lower unit, part of the way to the next, penalty) for each row and unit."""
-        place = np.arange(self._units) - seconds[:, None] / self._unit
-        lower = np.clip(np.floor(place), 0, self._units - 2).astype(np.int64)
-        part = np.clip(place - lower, 0.0, 1.0)
-        return lower, part, np.maximum(-place, 0.0) * self._unit * self._late
+    def __init__(self, slack: Floats, seconds: Floats, needs: float) -> None:
+        lower, self._part = _place((slack - seconds[:, None]) / slack[1], len(slack))
+        self._part = self._part.astype(np.float32)
+        self._barred = np.where(slack >= needs - 1e-6, np.float32(0.0), _NEVER)
+        self._lower = lower if len(lower) == 1 else lower + len(slack) * np.arange(len(lower))[:, None]
 
-    def _moved(self, values: Floats, shift: tuple[NDArray[np.int64], Floats, Floats]) -> Floats:
-        lower, part, penalty = shift
-        if len(lower) == 1:
-            low, high = values[:, lower[0]], values[:, lower[0] + 1]
+    def __call__(self, values: Singles) -> Singles:
+        if len(self._lower) == 1:
+            low, high = values[:, self._lower[0]], values[:, self._lower[0] + 1]
         else:
-            low, high = np.take_along_axis(values, lower, axis=1), np.take_along_axis(values, lower + 1, axis=1)
-        moved: Floats = low + part * (high - low) + penalty
+            flat = values.reshape(-1)
+            low, high = flat[self._lower], flat[self._lower + 1]
+        moved: Singles = low + self._part * (high - low) + self._barred
         return moved
-
-
-def _ages(step_s: float) -> Floats:
-    """Ages that are followed: each step at first, then ever wider."""
-    steps = [0.0, 1.0, 2.0, 3.0]
-    while len(steps) < OLDEST:
-        steps.append(max(steps[-1] + 1, round(steps[-1] * 1.6)))
-    return np.array(steps) * step_s
-
-
-def _moves(hazards: Hazards, ages: Floats, step: float) -> tuple[Floats, Floats]:
-    """The chance of going from each state of spot to each other in one step; and, while up, of staying up."""
-    half = len(ages)
-    moves = np.zeros((2 * half, 2 * half))
-    widths = np.append(np.diff(ages), np.inf)
-    grow = step / widths
-    for base, rates in ((0, hazards.back), (half, hazards.lost)):
-        ends = 1 - np.exp(-rates.between(ages, ages + step))
-        rows = np.arange(half)
-        moves[base + rows, half - base] = ends
-        moves[base + rows, base + rows] = (1 - ends) * (1 - grow)
-        moves[base + rows[:-1], base + rows[1:]] += ((1 - ends) * grow)[:-1]
-    return moves, moves[half:, half:].copy()
 
 
 def _place(position: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
