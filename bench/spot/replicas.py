@@ -20,6 +20,7 @@ from cumulo.market.hazards import Hazards, learn, spells
 from cumulo.market.replicas import Goal
 
 MISSING: Final = (2.0, 5.0, 10.0, 25.0, 50.0, 100.0)
+USUAL: Final = 25.0
 HEAD: Final = ("period", "policy", "enough ready", "cost", "missing", "none ready", "launches", "refused")
 
 
@@ -69,7 +70,9 @@ def run(options: argparse.Namespace) -> list[dict[str, Any]]:
             days = len(zones.counts) * zones.gap_s / DAY
             raise BadTrace(f"the traces have {days:.1f} days in common: --split-day must be within them")
         rows += list(_published("whole", zones, None, setting))
-        rows += _rows("held out", zones.during(split, len(zones.counts)), [zones.during(0, split)], setting)
+        tested, learnt = zones.during(split, len(zones.counts)), [zones.during(0, split)]
+        rows += _rows("held out", tested, learnt, setting)
+        rows += _tries("held out, asked otherwise", tested, _learn(learnt), setting)
     if options.plot:
         from bench.spot.replicas_plot import draw
 
@@ -119,6 +122,18 @@ def _cumulo(period: str, zones: Zones, hazards: Sequence[Hazards], setting: Sett
             name = f"cumulo, missing at {times:g}x{', an outage at twice' if outage else ''}"
             found = _replay(zones, Cumulo(goal, pools), setting)
             yield _row(period, name, found) | {"missing_price": times, "outage_price": outage * setting.target * times}
+
+
+def _tries(period: str, zones: Zones, hazards: Sequence[Hazards], setting: Setting) -> Iterator[dict[str, Any]]:
+    """What asking again within a tick is worth: to SpotHedge, and to Cumulo when it may not."""
+    everywhere = tuple(range(len(zones.names)))
+    asking = SpotHedge(setting.target, everywhere, tries=len(everywhere))
+    yield _row(period, "SpotHedge, asking until granted", _replay(zones, asking, setting))
+    pools = cumulo_pools(zones, hazards, on_demand=setting.on_demand, cold_start_s=setting.cold_start_s)
+    missing = USUAL * setting.on_demand
+    goal = Goal(target=setting.target, missing=missing, outage=setting.target * missing)
+    name = f"cumulo, missing at {USUAL:g}x, an outage at twice, one round a tick"
+    yield _row(period, name, _replay(zones, Cumulo(goal, pools, one_round=True), setting))
 
 
 def _replay(zones: Zones, rule: Rule, setting: Setting) -> Outcome:

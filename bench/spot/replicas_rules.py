@@ -43,20 +43,24 @@ class EvenSpread:
 
 @dataclass(slots=True)
 class SpotHedge:
-    """`order` ranks the zones. `spread` False: where all active zones are in use, the first rather than the least."""
+    """`order` ranks the zones. `spread` False: where all active zones are in use, the first rather than the least.
+    `tries` is how often each missing replica may be asked for in a tick."""
 
     target: int
     order: tuple[int, ...]
     extra: int = 1
     spread: bool = True
+    tries: int = 1
     _inactive: set[int] = field(default_factory=set)
 
     def step(self, cloud: Cloud, lost: Sequence[int]) -> None:
         for zone in lost:
             self._leave(zone)
         for _ in range(self.target + self.extra - len(cloud.spot)):
-            zone = self._choose(Counter(each.zone for each in cloud.spot))
-            if not cloud.launch(zone):
+            for _ in range(self.tries):
+                zone = self._choose(Counter(each.zone for each in cloud.spot))
+                if cloud.launch(zone):
+                    break
                 self._leave(zone)
         ready = sum(cloud.is_ready(each) for each in cloud.spot)
         wanted = min(self.target, self.target + self.extra - ready)
@@ -82,12 +86,12 @@ class SpotHedge:
 class Cumulo:
     """`cumulo.market.replicas`, asked after every change and otherwise once a cold start.
 
-    A refusal is answered within seconds, so the plan is asked again in the same tick, unless `one_try`.
+    A refusal is answered within seconds, so the plan is asked again in the same tick, unless `one_round`.
     """
 
     goal: Goal
     pools: tuple[Pool, ...]
-    one_try: bool = False
+    one_round: bool = False
     _down_at: dict[int, float] = field(default_factory=dict)
     _quiet: int = 0
 
@@ -98,7 +102,7 @@ class Cumulo:
         self._quiet += 1
         if not lost and not news and len(cloud.held) >= self.goal.target and self._quiet < cloud.cold_ticks:
             return
-        for _ in range(1 if self.one_try else len(self.pools) + 1):
+        for _ in range(1 if self.one_round else len(self.pools) + 1):
             found = self._plan(cloud, now)
             refused = [zone for zone in self._launched(cloud, found) if zone is not None]
             self._down_at |= dict.fromkeys(refused, now)

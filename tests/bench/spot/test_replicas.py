@@ -82,6 +82,12 @@ def test_spot_hedge_goes_to_the_zones_that_it_does_not_use():
     assert replayed(where, rule).refusals == 0
 
 
+def test_spot_hedge_may_ask_again_within_a_tick():
+    where = zones([0] * 10, [1] * 10, [1] * 10)
+    once, again = (replayed(where, SpotHedge(2, (0, 1, 2), tries=tries)) for tries in (1, 3))
+    assert again.cost < once.cost
+
+
 def test_even_spread_takes_each_zone_in_turn():
     found = replayed(zones([0] * 10, [1] * 10), EvenSpread(2), target=2, cold_start_s=0.0)
     assert found.launches == 2
@@ -113,7 +119,7 @@ def test_every_policy_has_its_rows_and_dearer_gaps_mean_fewer(tmp_path):
     rows = replicas.run(
         options(tmp_path, "--split-day", 0.7, "--target", 2, "--missing", 1, 100, "--plot", tmp_path / "p.png")
     )
-    assert {row["period"] for row in rows} == {"whole", "held out"}
+    assert {row["period"] for row in rows} == {"whole", "held out", "held out, asked otherwise"}
     own = [row for row in rows if row.get("missing_price")]
     assert len(own) == 4
     for outage in (False, True):
