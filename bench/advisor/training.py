@@ -46,8 +46,6 @@ START: dict[str, float] = {
     "routed_bytes": 12.0,
     "accumulate_bytes": 8.0,
     "operation_seconds": 83e-6,
-    "launch_routing_seconds": 2e-3,
-    "launch_expert_seconds": 1e-4,
     "launch_exponent": 4.0,
     "overlap_exponent": 2.0,
     "step_seconds": 5e-3,
@@ -65,10 +63,12 @@ START: dict[str, float] = {
 OPERATIONS: dict[str, int] = {"megatron-2021": 24, "eager": 40, "other": 12}
 """Kernels of one layer forward: norms, rotations and gates one by one in eager code, fused today. What the host takes
 for one (and for its two backward) is shared, so that one software's results tell of another's."""
+ROUTING_OPERATIONS, EXPERT_OPERATIONS = 20, 3
+"""Beside them: of a layer with experts choosing, sorting, sending, weighing; of an expert two products and a cast."""
 _OWN: dict[str, tuple[Sequence[str], float]] = {
     "matmul_own": (("Volta", "Ada", "Ampere", "Hopper", "Blackwell"), 0.08),
     "attention_own": (("Ada", "Ampere", "Hopper", "Blackwell"), 0.12),
-    "launch_own": (tuple(OPERATIONS), 0.15),
+    "launch_own": ((*OPERATIONS, "routing", "expert"), 0.15),
 }
 """What each has of its own beside the law that it shares with others, and how far that may lie from 1."""
 _DEVIATION, _DEVIATIONS = 0.6, {"launch_exponent": 0.2}
@@ -91,6 +91,8 @@ def nested(flat: Mapping[str, float]) -> dict[str, Any]:
     found.setdefault("attention_gain", {})["other"] = 1.0
     each, own = found.pop("operation_seconds"), found.pop("launch_own")
     found["launch_seconds"] = {stack: each * count * own[stack] for stack, count in OPERATIONS.items()}
+    found["launch_routing_seconds"] = each * ROUTING_OPERATIONS * own["routing"]
+    found["launch_expert_seconds"] = each * EXPERT_OPERATIONS * own["expert"]
     for name in ("matmul_own", "attention_own"):
         found[name]["other"] = 1.0
     for table in found.values():
@@ -184,6 +186,8 @@ def fit(folder: Path) -> dict[str, Any]:
     for name, residuals in pooled.items():
         kind = name.removesuffix("_unseen")
         spreads[name] = spread(residuals, inside=INSIDE.get(kind, 0.8), most=MOST_RATIO.get(name, math.inf))
+    for name in [each for each in spreads if each.endswith("_unseen")]:  # what is unseen is no surer than what is seen
+        spreads[name] = max(spreads[name], spreads[name.removesuffix("_unseen")], key=lambda factors: factors[1])
     return {**found, "spread": spreads, "cases": counted(known)}
 
 

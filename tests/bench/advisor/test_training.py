@@ -45,6 +45,7 @@ def test_what_the_host_takes_for_an_operation_is_shared_by_all_software():
     found = training.nested({**START, "operation_seconds": 1e-4, "launch_own.eager": 1.1})
     launch = found["launch_seconds"]
     assert launch == pytest.approx({"megatron-2021": 2.4e-3, "eager": 4.4e-3, "other": 1.2e-3})
+    assert (found["launch_routing_seconds"], found["launch_expert_seconds"]) == pytest.approx((2e-3, 3e-4))
 
 
 def test_each_case_is_left_out_once(folder):
