@@ -29,9 +29,9 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
             points = [float(row["cost"]) for row in own], [_short(row, measure) for row in own]
             axes.plot(*points, marker="o", markersize=4, linewidth=1.2, label=name)
         axes.set(xlabel="cost, on-demand alone being 1", ylabel=label, yscale="log")
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-        axes.yaxis.set_minor_formatter(ticker.FormatStrFormatter("%g"))
-        axes.tick_params(axis="y", which="both", labelsize=7)
+        axes.yaxis.set_minor_formatter(ticker.NullFormatter())
         axes.grid(alpha=0.2, which="both")
     figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=3)
     figure.savefig(path, metadata={"Software": None})
