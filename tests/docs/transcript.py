@@ -44,7 +44,7 @@ class Step(NamedTuple):
     @property
     def fails(self) -> bool:
         """Whether the document shows a failure: an error of Cumulo's, or a run that failed."""
-        return any(re.match(r"error: |\S+ failed: ", line) for line in self.shown)
+        return any(re.match(r"error: |\S+ failed( after [^:]*)?: ", line) for line in self.shown)
 
 
 def steps(block: Block) -> list[Step]:

@@ -23,16 +23,17 @@ def own_code(run: Run) -> int:
 
 
 def summary(run: Run) -> str:
-    """`train succeeded after 2m 05s on 2x A100-80GB (emulated); cost $0.00`."""
+    """`train failed after 2m 05s on 2x A100-80GB (emulated): exit code 3; cost $0.00`."""
     ran = phrases.seconds_between(run.started_at, run.ended_at)
-    text = f"{phrases.clean(run.name)} {phrases.end_of(run)}"
-    if ran is not None and " after " not in text:
+    how, colon, why = phrases.end_of(run).partition(": ")
+    text = f"{phrases.clean(run.name)} {how}"
+    if ran is not None and " after " not in f"{how}{why}":
         text += f" after {format_duration(ran)}"
     newest = max((instance.attempt for instance in run.instances), default=0)
     devices = phrases.devices_of(one for one in run.instances if one.attempt == newest and run.units == 1)
     if devices:
         text += f" on {devices}"
-    text += f"; cost {phrases.usd(run.cost_usd)}"
+    text += f"{colon}{why}; cost {phrases.usd(run.cost_usd)}"
     if run.rental_usd and float(run.rental_usd):
         text += f" (renting the same: {phrases.usd(run.rental_usd)})"
     return text
