@@ -56,7 +56,8 @@ def test_what_no_node_could_take_is_refused_unless_it_is_to_wait(cloud):
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("A1000", "did you mean"), ("Voodoo", "`cumulo gpus` lists what is known"), ("A100-96GB", "A100-80GB")]
+    ("name", "hint"),
+    [("A1000", "did you mean"), ("Voodoo", "`cumulo gpus` lists what is known"), ("A100-96GB", "A100-80GB")],
 )
 def test_an_unknown_gpu_is_refused_with_the_nearest_that_there_is(cloud, name, hint):
     error = refusal(cloud.submit, gpus=name)
