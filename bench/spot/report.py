@@ -78,7 +78,7 @@ def write(docs: Path, measured: Mapping[Case, tuple[list[dict[str, Any]], dict[s
     """Fills the document and draws the plots, telling each file that it writes."""
     folder = docs / "spot-policy"
     folder.mkdir(exist_ok=True)
-    made = {"summary": summary_table(measured)}
+    made = {"summary": summary_table(measured), "cpu": cpu_table(measured)}
     for case, (rows, _) in measured.items():
         if case.name.startswith("20"):
             draw(rows, case.title, folder / f"{case.name}.png")
@@ -113,6 +113,16 @@ def summary_table(measured: Mapping[Case, tuple[list[dict[str, Any]], dict[str, 
                 *(part.replace("%", " %") for part in closed),
             )
             yield f"| {' | '.join(cells)} |"
+
+
+def cpu_table(measured: Mapping[Case, tuple[list[dict[str, Any]], dict[str, Any]]]) -> Iterator[str]:
+    """CPU time of a solve and of one decision, the mean and the most over all comparisons."""
+    yield "| | mean | most |"
+    yield "|---|---|---|"
+    for name, key in (("a solve", "solve_cpu_s"), ("a decision", "decision_cpu_s")):
+        told = [summary[key] for _, summary in measured.values()]
+        mean = sum(each["mean"] for each in told) / len(told)
+        yield f"| {name}, ms of CPU | {1e3 * mean:.2g} | {1e3 * max(each['most'] for each in told):.2g} |"
 
 
 def settings_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

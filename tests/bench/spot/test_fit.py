@@ -19,8 +19,8 @@ def pools(means_h, *, seed=2):
 
 def test_alike_pools_weigh_more_than_unlike_ones():
     alike, unlike = fit_priors(pools([2.0] * 8)), fit_priors(pools([0.1, 0.3, 1, 3, 9, 20, 0.2, 5]))
-    assert alike.lost.pool_events > 8 * unlike.lost.pool_events
-    assert alike.back.pool_events > 8 * unlike.back.pool_events
+    weights = [prior.lost.pool_events * prior.lost.age_events for prior in (alike, unlike)]
+    assert weights[0] > 4 * weights[1]
 
 
 def test_what_is_fitted_is_what_the_catalogue_reads(tmp_path):
