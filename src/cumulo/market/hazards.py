@@ -3,8 +3,8 @@
 A pool's spot capacity is a sequence of spells, up and down. Most spells are short and a few last for days, so the
 hazard falls with age, and a policy that knows the age knows much. Hazards are piecewise constant over ages on a log
 scale. A pool with little history borrows from all pools: its rates are shrunk to the pooled ones in two steps, first
-one factor for the whole pool, then each age, with weights that were themselves fitted to how far pools differ (gamma-
-Poisson empirical Bayes; Efron and Morris, 1973, is the idea).
+one factor for the whole pool, then each age (gamma-Poisson empirical Bayes; Efron and Morris, 1973, is the idea). The
+weights are fitted too: `bench.spot fit` takes those by which the past of pools foretells their later days best.
 """
 
 import itertools
