@@ -122,7 +122,7 @@ def cpu_table(measured: Mapping[Case, tuple[list[dict[str, Any]], dict[str, Any]
     for name, key in (("a solve", "solve_cpu_s"), ("a decision", "decision_cpu_s")):
         told = [summary[key] for _, summary in measured.values()]
         mean = sum(each["mean"] for each in told) / len(told)
-        yield f"| {name}, ms of CPU | {1e3 * mean:.2g} | {1e3 * max(each['most'] for each in told):.2g} |"
+        yield f"| {name}, ms of CPU | {1e3 * mean:.3g} | {1e3 * max(each['most'] for each in told):.3g} |"
 
 
 def settings_table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
