@@ -2,7 +2,7 @@
 
 import pytest
 
-from cumulo.control.hazards import AT_ONCE_S, SpotHistory, pool_of
+from cumulo.control.hazards import AT_ONCE_S, CALM_S, SpotHistory, pool_of
 from cumulo.control.prices import Pool
 from cumulo.domain.run import PurchaseOption
 from cumulo.market.hazards import learn, shipped_priors
@@ -51,7 +51,7 @@ def preempted(cloud, after_s):
 def test_without_history_a_pool_is_as_pools_are():
     known = SpotHistory(shipped_priors())
     assert known.hazards(POOL) == learn((), shipped_priors())
-    assert (known.version(POOL), known.lost_at(POOL)) == (0, None)
+    assert (known.version(POOL), known.calm_s(POOL, 5.0)) == (0, CALM_S)
 
 
 def test_lives_and_waits_are_learnt_from(cloud):
@@ -63,7 +63,7 @@ def test_lives_and_waits_are_learnt_from(cloud):
     assert history(cloud).counts() == {POOL: 24}, "each waited twice, was lost once, and ended once by itself"
     assert after.up(300.0) > 3 * before.up(300.0)
     assert after.down(300.0) > 2 * before.down(300.0)
-    assert history(cloud).lost_at(POOL) < cloud.clock()
+    assert 0.0 < history(cloud).calm_s(POOL, cloud.clock()) < 900.0, "since the last was lost"
     assert history(cloud).version(POOL) > 20
 
 
@@ -78,7 +78,9 @@ def test_a_server_that_starts_knows_the_same(cloud):
     mine, theirs = known.hazards(POOL), history(cloud).hazards(POOL)
     assert mine.lost.per_s == pytest.approx(theirs.lost.per_s)
     assert mine.back.per_s == pytest.approx(theirs.back.per_s)
-    assert known.lost_at(POOL) == pytest.approx(history(cloud).lost_at(POOL))
+    now = cloud.clock()
+    assert known.calm_s(POOL, now) == pytest.approx(history(cloud).calm_s(POOL, now))
+    assert known.calm_s(POOL, now - 2000.0) == pytest.approx(history(cloud).calm_s(POOL, now - 2000.0))
 
 
 def test_what_ends_by_itself_was_not_lost(cloud):
@@ -89,7 +91,7 @@ def test_what_ends_by_itself_was_not_lost(cloud):
         cloud.engine.end(name)
         cloud.look()
     assert history(cloud).hazards(POOL).up(1000.0) < before.up(1000.0)
-    assert history(cloud).lost_at(POOL) is None
+    assert history(cloud).calm_s(POOL, cloud.clock()) == CALM_S
 
 
 def test_who_runs_on_demand_says_nothing_of_spot(cloud):

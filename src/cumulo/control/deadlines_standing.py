@@ -21,8 +21,6 @@ OFTEN: Final = 2000
 PAUSES_S: Final = (0.4, 30.0)
 # How often it is asked when on-demand room would be there: that takes a pass over the queue.
 ROOM_EVERY_S: Final = 15.0
-# A pool in which spot was never taken from anybody has been calm for as long as is worth telling.
-CALM_S: Final = 7 * 86400.0
 
 
 def left_of(run: LiveRun, now: float) -> float:
@@ -82,13 +80,16 @@ class View:
         )
 
     def _spot(self, run: LiveRun, place: int, track: Track) -> tuple[bool, float]:
-        """Whether spot can be had, or is held, and for how long that has been so."""
+        """Whether spot can be had, or is held, and for how long that has been so: as long as its pool has been calm.
+
+        The age is the pool's for what runs on spot too, so that a change of how it is bought, where it runs, changes
+        nothing of what is expected. Who has held spot for longer than the pool was calm has been spared.
+        """
         unit, now = run.units.get(place), self.now
         first, on = first_of(unit), facts.runs_on(unit)
+        calm_s = self.history.calm_s(facts.pool(self.seen, run.spec.ask, unit), now)
         if first is not None and on is Choice.SPOT:
-            return True, now - max(first.started_at or first.placed_at, track.bought_at or 0.0)
-        lost_at = self.history.lost_at(facts.pool(self.seen, run.spec.ask, unit))
-        calm_s = CALM_S if lost_at is None else min(CALM_S, max(0.0, now - lost_at))
+            return True, max(calm_s, now - max(first.started_at or first.placed_at, track.bought_at or 0.0))
         if unit is not None and on is Choice.ON_DEMAND:
             taken = self.contested and facts.would_go(self.seen, list(unit.instances.values()), now)
             return not taken, calm_s

@@ -1,10 +1,11 @@
 """What spot has been like in each pool (region and GPU kind): learnt from this cloud's own attempts, from priors on.
 
-Up is how long spot instances lasted before somebody took their place; what ended otherwise only says that it lasted so
-long. Down is how long spot units waited, where they had to. Both stand in the store with the attempts, so a server that
-starts knows what the last one did.
+Up is for how long spot had not been taken from anybody: an instance tells that it stayed, from when it started, until
+somebody took its place or it ended otherwise. Down is how long spot units waited, where they had to. Both stand in the
+store with the attempts, so a server that starts knows what the last one did.
 """
 
+from bisect import bisect, insort
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ MOST_SPELLS: Final = 1000
 MOST_READ: Final = 4000
 # A start that took less had not to wait for spot.
 AT_ONCE_S: Final = 5.0
+# A pool in which spot was never taken from anybody has been calm for as long as is worth telling.
+CALM_S: Final = 7 * 86400.0
 # A pool's hazards are learnt anew once so many of its spells are news.
 _NEWS: Final = 0.05
 
@@ -35,7 +38,8 @@ class _History:
     seen: int = 0
     learnt_of: int = 0
     hazards: Hazards | None = None
-    lost_at: float | None = None  # when spot was last taken from somebody
+    losses: list[float] = field(default_factory=list)  # when spot was taken from somebody, in order
+    begun: list[float] = field(default_factory=list)  # when somebody got it, in order
 
 
 class SpotHistory:
@@ -58,19 +62,32 @@ class SpotHistory:
         self.hazards(pool)
         return self._pools[pool].learnt_of
 
-    def lost_at(self, pool: Pool) -> float | None:
-        """When spot was last taken from somebody there; None if it never was."""
-        return self._pools[pool].lost_at
+    def calm_s(self, pool: Pool, at: float) -> float:
+        """For how long spot had been there at a moment: since somebody got it after it was last taken from anybody.
+
+        Where nobody has asked for it since, nobody knows when it came back, and it is since it was taken.
+        """
+        history = self._pools[pool]
+        earlier = bisect(history.losses, at)
+        if not earlier:
+            return CALM_S
+        lost_at = history.losses[earlier - 1]
+        first = bisect(history.begun, lost_at)
+        back = first < len(history.begun) and history.begun[first] <= at
+        return min(CALM_S, at - (history.begun[first] if back else lost_at))
 
     def ended(self, instance: LiveInstance) -> None:
         """An instance ended; those of one attempt end together, and the first speaks for all."""
         if instance.rank == 0 and instance.purchase is PurchaseOption.SPOT and instance.ended_at is not None:
-            lost = EndReason.PREEMPTED in (instance.reason, instance.stop_reason)
-            self._lasted(pool_of(instance), instance.started_at, instance.ended_at, lost=lost)
+            lost, pool = EndReason.PREEMPTED in (instance.reason, instance.stop_reason), pool_of(instance)
+            if lost:
+                self._note(self._pools[pool].losses, instance.ended_at)
+            self._lasted(pool, instance.started_at, instance.ended_at, lost=lost)
 
     def placed(self, instance: LiveInstance, waited_from: float) -> None:
         """An instance was placed, whose unit has waited since then."""
         if instance.rank == 0 and instance.purchase is PurchaseOption.SPOT:
+            self._note(self._pools[pool_of(instance)].begun, instance.placed_at)
             self.waited(pool_of(instance), instance.placed_at - waited_from, came=True)
 
     def waited(self, pool: Pool, seconds: float, *, came: bool) -> None:
@@ -81,7 +98,14 @@ class SpotHistory:
     def remember(self, rows: Iterable[RowMapping]) -> None:
         """Takes in what was before the server started: rows of `store.picture.spot_attempts`, in order."""
         before: dict[tuple[str, int], RowMapping] = {}
-        for row in rows:
+        attempts = list(rows)
+        for row in attempts:
+            if row["purchase"] == PurchaseOption.SPOT:
+                history = self._pools[Pool(row["region"], row["device_model"])]
+                self._note(history.begun, row["placed_at"])
+                if row["reason"] == EndReason.PREEMPTED:
+                    self._note(history.losses, row["ended_at"])
+        for row in attempts:
             last = before.get((row["run_id"], row["unit"]))
             before[row["run_id"], row["unit"]] = row
             if row["purchase"] != PurchaseOption.SPOT:
@@ -95,10 +119,13 @@ class SpotHistory:
                 self._lasted(pool, row["started_at"], row["ended_at"], lost=lost)
 
     def _lasted(self, pool: Pool, started_at: float | None, ended_at: float, *, lost: bool) -> None:
-        if lost:
-            self._pools[pool].lost_at = max(ended_at, self._pools[pool].lost_at or 0.0)
         if started_at is not None:
-            self._learn(pool, Spell(True, 0.0, max(0.0, ended_at - started_at), lost))
+            age_s = self.calm_s(pool, started_at)
+            self._learn(pool, Spell(True, age_s, age_s + max(0.0, ended_at - started_at), lost))
+
+    def _note(self, times: list[float], at: float) -> None:
+        insort(times, at)
+        del times[:-MOST_SPELLS]
 
     def _learn(self, pool: Pool, spell: Spell) -> None:
         self._pools[pool].spells.append(spell)
