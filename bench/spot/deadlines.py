@@ -19,6 +19,7 @@ from bench.spot.optimum import optimum
 from bench.spot.published import Greedy, TimeSliced, UniformProgress
 from bench.spot.ticks import Bools, Floats, Ints, Jobs, Rule, State, replay
 from bench.spot.traces import DAY, HOUR, Trace
+from cumulo.market import deadline as market
 from cumulo.market.deadline import DeadlinePolicy, Job, solve
 from cumulo.market.hazards import Hazards, Spell, learn
 from cumulo.market.programme import IDLE
@@ -68,12 +69,14 @@ class Cumulo:
             own = group[state.running[group]]
             if len(own):
                 choice[own] = policy.choose(
-                    elapsed_s=state.elapsed_s[own],
-                    done_s=state.done_s[own],
-                    on=state.on[own],
-                    overhead_left_s=state.overhead_s[own],
-                    available=state.available[own],
-                    age_s=state.age_s[own],
+                    market.State(
+                        elapsed_s=state.elapsed_s[own],
+                        done_s=state.done_s[own],
+                        on=state.on[own],
+                        overhead_s=state.overhead_s[own],
+                        available=state.available[own],
+                        age_s=state.age_s[own],
+                    )
                 )
         return choice
 
@@ -185,7 +188,9 @@ def _decision_s(policy: DeadlinePolicy, times: int = 20) -> float:
     began = time.process_time()
     for number in range(times):
         policy.choose(
-            elapsed_s=60.0, done_s=0.0, on=IDLE, overhead_left_s=0.0, available=bool(number % 2), age_s=900.0 * number
+            market.State(
+                elapsed_s=60.0, done_s=0.0, on=IDLE, overhead_s=0.0, available=bool(number % 2), age_s=900.0 * number
+            )
         )
     return (time.process_time() - began) / times
 

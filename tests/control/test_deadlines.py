@@ -108,9 +108,9 @@ class Whim:
     def __init__(self, wanted):
         self.wanted = wanted
 
-    def costs(self, *, available, **_):
+    def costs(self, state):
         found = np.array([0.0 if each is self.wanted else 1.0 for each in ORDER])
-        return found if available else np.where([True, True, False], found, np.inf)
+        return found if state.available else np.where([True, True, False], found, np.inf)
 
 
 @contextmanager

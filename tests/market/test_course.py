@@ -36,10 +36,10 @@ class Whim:
     wanted: Choice
     job: Job = JOB
 
-    def costs(self, **state):
+    def costs(self, state):
         order = (Choice.WAIT, Choice.ON_DEMAND, Choice.SPOT)
         found = np.array([0.0 if each is self.wanted else 1.0 for each in order])
-        return found if state["available"] else np.where([True, True, False], found, np.inf)
+        return found if state.available else np.where([True, True, False], found, np.inf)
 
 
 def choice(policy=None, **changes):

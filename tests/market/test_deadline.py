@@ -1,14 +1,16 @@
 """The deadline policy: what it does in states that speak for themselves, and that it is never late."""
 
 import random
+from math import inf
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from cumulo.market.deadline import Choice, Job, earliest_deadline, solve
+from cumulo.market.deadline import ORDER, Choice, Job, State, earliest_deadline, solve
 from cumulo.market.hazards import AGES_S, Hazards, Rates
 
 HOUR = 3600.0
+WAIT, ON_DEMAND, SPOT = map(ORDER.index, (Choice.WAIT, Choice.ON_DEMAND, Choice.SPOT))
 
 
 def hazards(lost=0.3, back=0.5):
@@ -22,35 +24,32 @@ def job(**given):
 EXTRA = {"on_demand": 3.0, "tick_s": 600.0}
 
 
-def at_start(policy, *, available):
-    return policy.decide(
-        elapsed_s=0.0, done_s=0.0, on=Choice.WAIT, overhead_left_s=0.0, available=available, age_s=3600.0
-    )
+def at_start(*, available):
+    return State(elapsed_s=0.0, done_s=0.0, on=WAIT, overhead_s=0.0, available=available, age_s=3600.0)
 
 
 def test_spot_is_taken_where_it_is():
-    found = at_start(solve(job(), hazards()), available=True)
-    assert found.choice is Choice.SPOT
-    assert "33%" in found.why
-    assert 48 < found.expected_cost < 144
+    policy, state = solve(job(), hazards()), at_start(available=True)
+    assert policy.choose(state) == SPOT
+    assert 48 < policy.costs(state)[SPOT] < 144
 
 
 def test_with_slack_it_waits_for_spot():
-    found = at_start(solve(job(), hazards()), available=False)
-    assert found.choice is Choice.WAIT
-    assert "expected back in 2.0 h" in found.why
+    policy, state = solve(job(), hazards()), at_start(available=False)
+    assert policy.choose(state) == WAIT
+    assert policy.costs(state)[SPOT] == inf
 
 
 def test_without_slack_it_runs_on_demand():
-    found = at_start(solve(job(deadline_s=48.3 * HOUR), hazards()), available=False)
-    assert found.choice is Choice.ON_DEMAND
-    assert found.feasible
+    policy, state = solve(job(deadline_s=48.3 * HOUR), hazards()), at_start(available=False)
+    assert policy.choose(state) == ON_DEMAND
+    assert list(policy.safe(state)) == [False, True, False]
 
 
-def test_what_cannot_be_met_runs_at_once_and_says_so():
-    found = at_start(solve(job(deadline_s=40 * HOUR), hazards()), available=True)
-    assert found.choice is Choice.ON_DEMAND
-    assert not found.feasible
+def test_what_cannot_be_met_runs_at_once():
+    policy, state = solve(job(deadline_s=40 * HOUR), hazards()), at_start(available=True)
+    assert policy.choose(state) == ON_DEMAND
+    assert not policy.safe(state).any()
 
 
 def test_the_earliest_deadline_is_the_work_and_one_changeover():
@@ -84,15 +83,16 @@ def test_a_feasible_deadline_is_never_missed_whatever_spot_does(seed, style, sla
         age, there = (age, there) if now == there else (0.0, now)
         if on is Choice.SPOT and not there:
             on, overhead = Choice.WAIT, 0.0
-        decision = policy.decide(
-            elapsed_s=elapsed, done_s=done, on=on, overhead_left_s=overhead, available=there, age_s=age
+        state = State(
+            elapsed_s=elapsed, done_s=done, on=ORDER.index(on), overhead_s=overhead, available=there, age_s=age
         )
-        assert decision.feasible
-        assert decision.choice is not Choice.SPOT or there
-        if decision.choice is not on:
-            in_place = Choice.WAIT not in (on, decision.choice)
+        assert policy.safe(state).any()
+        choice = ORDER[int(policy.choose(state))]
+        assert choice is not Choice.SPOT or there
+        if choice is not on:
+            in_place = Choice.WAIT not in (on, choice)
             length = own.change_s if in_place else changeover
-            on, overhead = decision.choice, 0.0 if decision.choice is Choice.WAIT else length
+            on, overhead = choice, 0.0 if choice is Choice.WAIT else length
         passed = own.tick_s * rng.choice((1.0, 0.3))
         if on is not Choice.WAIT:
             done += max(0.0, passed - overhead)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cumulo.domain.quantities import format_duration
-from cumulo.market.deadline import ORDER, Choice, Job
+from cumulo.market.deadline import ORDER, Choice, Job, State
 from cumulo.market.hazards import Floats
 
 # Rounding must not make what is just feasible late.
@@ -102,16 +101,7 @@ class Policy(Protocol):
     def job(self) -> Job:
         """What it was solved for. It may be a larger job: only the time and the work that are left matter."""
 
-    def costs(
-        self,
-        *,
-        elapsed_s: ArrayLike,
-        done_s: ArrayLike,
-        on: ArrayLike,
-        overhead_left_s: ArrayLike,
-        available: ArrayLike,
-        age_s: ArrayLike,
-    ) -> Floats:
+    def costs(self, state: State) -> Floats:
         """Expected cost to the end of each choice of `deadline.ORDER`."""
 
 
@@ -149,14 +139,15 @@ def unknown_work(on: Choice) -> str:
 def _costs(standing: Standing, policy: Policy) -> dict[Choice, float]:
     """Expected cost to the end of each choice."""
     job = policy.job
-    found = policy.costs(
+    state = State(
         elapsed_s=job.deadline_s - standing.left_s,
         done_s=job.work_s - standing.work_left_s,
         on=ORDER.index(standing.on),
-        overhead_left_s=standing.overhead_left_s,
+        overhead_s=standing.overhead_left_s,
         available=standing.available,
         age_s=standing.age_s,
     )
+    found = policy.costs(state)
     return dict(zip(ORDER, map(float, np.asarray(found)), strict=True))
 
 

@@ -8,7 +8,7 @@ NSDI 2024); its Uniform Progress rule is what this policy is measured against (d
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,17 +52,20 @@ class Job:
         return self.changeover_s if self.upgrade_s is None else min(self.upgrade_s, self.changeover_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What to do until the next decision, the expected cost to the end, and the reason in a sentence.
+class State(NamedTuple):
+    """Where jobs stand: numbers, or arrays that broadcast; times in seconds.
 
-    Not `feasible`: the deadline can't be met for certain any more, on-demand runs at once and may be late.
+    `on` is a number in ORDER, of what a job runs on: one on spot that was preempted is on WAIT. `overhead_s` is what is
+    left of a changeover under way; `available` whether spot can be had (or is held) now, `age_s` for how long it has
+    been so.
     """
 
-    choice: Choice
-    expected_cost: float
-    why: str
-    feasible: bool
+    elapsed_s: ArrayLike
+    done_s: ArrayLike
+    on: ArrayLike
+    overhead_s: ArrayLike
+    available: ArrayLike
+    age_s: ArrayLike
 
 
 def earliest_deadline(job: Job) -> float:
@@ -92,92 +95,38 @@ class DeadlinePolicy:
     hazards: Hazards
     solved: programme.Programme
 
-    def decide(
-        self, *, elapsed_s: float, done_s: float, on: Choice, overhead_left_s: float, available: bool, age_s: float
-    ) -> Decision:
-        """The choice for now.
-
-        `overhead_left_s` is what is left of a changeover under way; `available` whether spot can be had (or is held)
-        now, and `age_s` for how long it has been so. A job on spot that was preempted is on Choice.WAIT.
-        """
-        state = {
-            "elapsed_s": elapsed_s,
-            "done_s": done_s,
-            "on": ORDER.index(on),
-            "overhead_left_s": overhead_left_s,
-            "available": available,
-            "age_s": age_s,
-        }
-        costs = self.costs(**state)
-        safe = self.safe(**state)
-        number = int(self.choose(**state))
-        left = self.job.deadline_s - elapsed_s
-        feasible = bool(safe.any())
-        return Decision(
-            choice=ORDER[number],
-            expected_cost=float(costs[number]),
-            why=self._why(number, costs, safe, available, age_s, left - (self.job.work_s - done_s), feasible),
-            feasible=feasible,
-        )
-
-    def choose(
-        self,
-        *,
-        elapsed_s: ArrayLike,
-        done_s: ArrayLike,
-        on: ArrayLike,
-        overhead_left_s: ArrayLike,
-        available: ArrayLike,
-        age_s: ArrayLike,
-    ) -> NDArray[np.int64]:
-        """The number in ORDER of the choice for each job of arrays that broadcast: `decide` for many at once."""
-        state = {
-            "elapsed_s": elapsed_s,
-            "done_s": done_s,
-            "on": on,
-            "overhead_left_s": overhead_left_s,
-            "available": available,
-            "age_s": age_s,
-        }
-        costs = np.where(self.safe(**state), self.costs(**state), np.inf)
+    def choose(self, state: State) -> NDArray[np.int64]:
+        """The number in ORDER of the choice of each job: the cheapest that is safe."""
+        costs = np.where(self.safe(state), self.costs(state), np.inf)
         chosen: NDArray[np.int64] = np.argmin(costs, axis=0)
         # Nothing is safe: it is late already, and on-demand loses the least.
         return np.where(np.isinf(costs.min(axis=0)), programme.ON_DEMAND, chosen)
 
-    def costs(
-        self,
-        *,
-        elapsed_s: ArrayLike,
-        done_s: ArrayLike,
-        on: ArrayLike,
-        overhead_left_s: ArrayLike,
-        available: ArrayLike,
-        age_s: ArrayLike,
-    ) -> Floats:
+    def costs(self, state: State) -> Floats:
         """Expected cost to the end of each choice of ORDER, shape (3, jobs)."""
-        left = self.job.deadline_s - np.asarray(elapsed_s, dtype=np.float64)
-        work = self.job.work_s - np.asarray(done_s, dtype=np.float64)
+        left = self.job.deadline_s - np.asarray(state.elapsed_s, dtype=np.float64)
+        work = self.job.work_s - np.asarray(state.done_s, dtype=np.float64)
         return self.solved.costs(
-            left_s=left, work_s=work, on=on, overhead_s=overhead_left_s, available=available, age_s=age_s
+            left_s=left,
+            work_s=work,
+            on=state.on,
+            overhead_s=state.overhead_s,
+            available=state.available,
+            age_s=state.age_s,
         )
 
-    def safe(
-        self,
-        *,
-        elapsed_s: ArrayLike,
-        done_s: ArrayLike,
-        on: ArrayLike,
-        overhead_left_s: ArrayLike,
-        available: ArrayLike,
-        age_s: ArrayLike,
-    ) -> NDArray[np.bool_]:
+    def safe(self, state: State) -> NDArray[np.bool_]:
         """Which choices of ORDER leave the deadline certain, shape (3, jobs).
 
         A choice is safe if the job, having lost spot by the next decision, ends in time on on-demand from there on.
         """
         job = self.job
         left, done, running, overhead, there = np.broadcast_arrays(
-            job.deadline_s - np.asarray(elapsed_s, dtype=np.float64), done_s, on, overhead_left_s, available
+            job.deadline_s - np.asarray(state.elapsed_s, dtype=np.float64),
+            state.done_s,
+            state.on,
+            state.overhead_s,
+            state.available,
         )
         work = job.work_s - done
         change = np.where(running == programme.IDLE, job.changeover_s, job.change_s)
@@ -192,29 +141,3 @@ class DeadlinePolicy:
         safe[programme.SPOT] = work + spot_delay + job.changeover_s <= left + _ROUNDING
         safe[programme.SPOT] &= there
         return safe
-
-    def _why(
-        self,
-        number: int,
-        costs: Floats,
-        safe: NDArray[np.bool_],
-        available: bool,
-        age_s: float,
-        slack_s: float,
-        feasible: bool,
-    ) -> str:
-        slack = f"{max(slack_s, 0.0) / 3600:.1f} h of slack"
-        if not feasible:
-            return "the deadline can't be met for certain any more: on-demand at once loses the least time"
-        if number == programme.IDLE:
-            if available:
-                return f"spot has just come back and is likely to be lost soon: {slack} allow waiting"
-            hours = self.hazards.back.mean_left(age_s) / 3600
-            return f"no spot now, it is expected back in {hours:.1f} h, and {slack} allow waiting"
-        if number == programme.SPOT:
-            return f"spot is there at {self.job.spot / self.job.on_demand:.0%} of on-demand's price, with {slack}"
-        if not (safe[programme.IDLE] or safe[programme.SPOT]):
-            return f"only {slack}: nothing but on-demand is sure to meet the deadline"
-        if available:
-            return f"spot may be lost again too soon to be worth a changeover, with {slack}"
-        return f"no spot now, and with {slack} waiting would cost more later"
