@@ -151,6 +151,6 @@ def test_a_retry_begins_a_new_attempt_with_the_same_checkpoints(cloud: Cloud):
     assert cloud.cli("launch", "-y", "again.yaml").code == 0
     row = cloud.run("again")
     assert row["attempts"] == 3
-    assert cloud.ok("logs", "again").split() == ["1", "2", "3"]
+    assert cloud.ok("logs", "again").split("[cumulo: attempt ") == ["1 \n", "2]\n1 2 \n", "3]\n1 2 3 "]
     assert [one["exit_code"] for one in sorted(row["instances"], key=lambda one: one["attempt"])] == [1, 1, 0]
     assert cloud.ok("logs", "again", "--attempt", "2").split() == ["1", "2"]
