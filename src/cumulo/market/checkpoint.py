@@ -35,10 +35,10 @@ def next_checkpoint(*, cost_s: float, age_s: float, lost: Rates) -> float:
     The same as asking at each moment whether `interval` has passed: the hazard is constant between the ages of `lost`,
     so the first such moment is that of the interval in one of these ages, or the beginning of one.
     """
-    worked = 0.0
-    for until in (*(age - age_s for age in lost.ages_s if age > age_s), math.inf):
-        due = max(worked, interval(cost_s=cost_s, age_s=age_s + worked, lost=lost))
-        if due < until:
+    later = [age for age in lost.ages_s if age > age_s]
+    # By the ages themselves: sums of them may round to just before one.
+    for since, until in zip((age_s, *later), (*later, math.inf), strict=True):
+        due = max(since - age_s, interval(cost_s=cost_s, age_s=since, lost=lost))
+        if due < until - age_s:
             return due
-        worked = until
     raise AssertionError("the last age has no end")
