@@ -23,13 +23,18 @@ PART: Final = re.compile(r"(<!-- measured: ([a-z0-9-]+) -->\n)(.*?)(<!-- /measur
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One comparison: hazards learnt on one folder, jobs run on another, or on later days of the same one."""
+    """One comparison: hazards learnt on one folder, jobs run on another, or on later days of the same one.
+
+    In `hindsight` hazards are learnt from the very days that the jobs run on: nobody can, so that bounds what learning
+    hazards can give.
+    """
 
     name: str
     title: str
     learn: str
     test: str
     split_day: float | None = None
+    hindsight: bool = False
 
 
 CASES: Final = (
@@ -43,6 +48,21 @@ CASES: Final = (
     ),
     Case(name="across", title="learnt in 2022, run in 2023", learn="aws-10-26-2022", test="aws-02-15-2023"),
     Case(name="back", title="learnt in 2023, run in 2022", learn="aws-02-15-2023", test="aws-10-26-2022"),
+    Case(
+        name="hindsight-2022",
+        title="in hindsight, December 2022",
+        learn="aws-extra-2022",
+        test="aws-extra-2022",
+        hindsight=True,
+    ),
+    Case(
+        name="hindsight-2023",
+        title="in hindsight, the 30 days of 2023",
+        learn="aws-02-15-2023",
+        test="aws-02-15-2023",
+        split_day=15.0,
+        hindsight=True,
+    ),
 )
 
 
@@ -62,8 +82,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _measure(case: Case, folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     plan = deadlines.Plan(from_day=case.split_day or 0.0)
+    learn, test = load(_below(folder, case.learn)), load(_below(folder, case.test))
     days = math.inf if case.split_day is None else case.split_day
-    found = deadlines.measure(load(_below(folder, case.learn)), load(_below(folder, case.test)), plan, learn_days=days)
+    if case.hindsight:
+        learn, days = tuple(trace.since(plan.from_day) for trace in learn), math.inf
+    found = deadlines.measure(learn, test, plan, learn_days=days)
     return deadlines.rows(found, plan), deadlines.summary(found, plan)
 
 
@@ -100,7 +123,7 @@ def summary_table(measured: Mapping[Case, tuple[list[dict[str, Any]], dict[str, 
     yield "| | policy | cost | 95 of 100 regret less than | late | gap closed, of the means | mean of settings |"
     yield f"|{'---|' * 7}"
     for case, (_, told) in measured.items():
-        for policy in deadlines.POLICIES:
+        for policy in ("cumulo",) if case.hindsight else deadlines.POLICIES:
             closed = ("", "")
             if policy == "cumulo":
                 closed = (f"{told['gap_closed']:.0%}", f"{told['gap_closed_mean_of_settings']:.0%}")

@@ -7,7 +7,7 @@ it from the folder that they are given.
 import gzip
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,10 @@ class Trace:
     @property
     def seconds(self) -> float:
         return len(self.counts) * self.gap_s
+
+    def since(self, day: float) -> "Trace":
+        """What was recorded from that day on."""
+        return replace(self, counts=self.counts[math.ceil(day * DAY / self.gap_s) :])
 
     def spells(self, *, until_s: float = math.inf) -> tuple[Spell, ...]:
         """The spells seen in the part of the trace before `until_s`."""

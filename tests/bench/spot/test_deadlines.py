@@ -52,6 +52,14 @@ def test_a_trace_that_is_too_short_is_left_out_and_told(tmp_path, capsys):
     assert {row["jobs"] for row in json.loads(out)["rows"] if row["deadline_h"] == 92} == {2}
 
 
+def test_a_trace_can_be_cut_at_a_day(tmp_path):
+    write(tmp_path, "long.json", days=6.0)
+    [whole] = load(tmp_path)
+    later = whole.since(2.0)
+    assert later.name == whole.name
+    assert list(later.counts) == list(whole.counts[2 * 144 :])
+
+
 @pytest.mark.parametrize("content", ["{", '{"data": [1]}', '{"metadata": {"gap_seconds": 0}, "data": [1]}'])
 def test_what_is_no_trace_is_told(tmp_path, capsys, content):
     (tmp_path / "odd.json").write_text(content)

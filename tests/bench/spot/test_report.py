@@ -39,6 +39,9 @@ def test_what_is_measured_is_filled_in_and_what_is_written_stays(tmp_path, capsy
     assert text.endswith("End.\n")
     assert "old" not in text
     assert "| cumulo | 0.550 | 0.100 | 0 | 50 % | 52 % |" in text
+    assert [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| in hindsight, December")] == [
+        "cumulo"
+    ]
     assert "| a solve, ms of CPU | 50 | 100 |" in text
     assert (tmp_path / "spot-policy" / "2022.png").stat().st_size > 1000
     assert "wrote" in capsys.readouterr().out
