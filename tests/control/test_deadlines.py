@@ -238,8 +238,8 @@ def test_work_that_nobody_knows_is_on_demand_until_progress_tells(cloud):
 def test_a_restart_goes_on_from_the_store(cloud):
     run_id = cloud.due(10, work=4)
     cloud.go()
-    for _ in range(24):
-        cloud.go(seconds=H / 4)
+    for _ in range(6):
+        cloud.go(seconds=H)
     assert cloud.bought(run_id) == "on-demand"
     cloud.boot()
     cloud.ready()
@@ -334,8 +334,8 @@ def test_on_what_is_reserved_for_others_it_stays_spot_and_that_is_said(cloud):
     assert cloud.bought(run_id) == "spot", "it takes what the reservation does not use"
     assert cloud.course(run_id).why.startswith("may be late: it runs on GPUs that are reserved for others")
     assert len(cloud.said(run_id, "run.unsure")) == 1
-    for _ in range(8):
-        cloud.go(seconds=H)
+    for _ in range(4):
+        cloud.go(seconds=2 * H)
     assert cloud.bought(run_id) == "spot", "on-demand it could not make room for them"
     cloud.submit("A100:2", name="theirs", purchase=PurchaseOption.RESERVED, project="x")
     for _ in range(3):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench.spot.__main__ import main
-from bench.spot.deadlines import Plan, measure, summary
+from bench.spot.deadlines import Plan, measure, rows, summary
 from bench.spot.traces import load
 
 REAL = Path(__file__).parents[4] / "shared" / "traces" / "spot"
@@ -32,11 +32,11 @@ def test_rows_for_every_setting_and_policy(tmp_path, capsys):
     for number, gap in enumerate((600, 900)):
         write(tmp_path, f"zone{number}.json{'.gz' if number else ''}", gap=gap, seed=number)
     assert main(["--learn", str(tmp_path), "--test", str(tmp_path), "--starts", "2", "--json"]) == 0
-    rows = told(capsys)["rows"]
-    assert len(rows) == 16 * 5
-    assert set(rows[0]) == {"deadline_h", "overhead_h", "policy", "cost_ratio", "misses", "p95_regret", "jobs"}
-    assert all(row["jobs"] == 4 and row["misses"] == 0 for row in rows)
-    costs = {(row["deadline_h"], row["overhead_h"], row["policy"]): row["cost_ratio"] for row in rows}
+    found = told(capsys)["rows"]
+    assert len(found) == 16 * 5
+    assert set(found[0]) == {"deadline_h", "overhead_h", "policy", "cost_ratio", "misses", "p95_regret", "jobs"}
+    assert all(row["jobs"] == 4 and row["misses"] == 0 for row in found)
+    costs = {(row["deadline_h"], row["overhead_h"], row["policy"]): row["cost_ratio"] for row in found}
     for (deadline, overhead, policy), cost in costs.items():
         if overhead < 0.4 or policy == "optimum":
             # A changeover that spot does not outlive costs a policy less than the optimum's problem says.
@@ -46,10 +46,11 @@ def test_rows_for_every_setting_and_policy(tmp_path, capsys):
 def test_a_trace_that_is_too_short_is_left_out_and_told(tmp_path, capsys):
     write(tmp_path, "long.json", days=6.0)
     write(tmp_path, "short.json", days=3.0)
-    assert main(["--learn", str(tmp_path), "--test", str(tmp_path), "--starts", "2", "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert "short: too short for jobs of 92 h" in err
-    assert {row["jobs"] for row in json.loads(out)["rows"] if row["deadline_h"] == 92} == {2}
+    plan = Plan(deadlines_h=(52.0, 92.0), overheads_h=(0.1,), starts=2)
+    found = rows(measure(load(tmp_path), load(tmp_path), plan), plan)
+    assert "short: too short for jobs of 92 h" in capsys.readouterr().err
+    assert {row["jobs"] for row in found if row["deadline_h"] == 92} == {2}
+    assert {row["jobs"] for row in found if row["deadline_h"] == 52} == {4}
 
 
 def test_a_trace_can_be_cut_at_a_day(tmp_path):
