@@ -116,6 +116,24 @@ def test_a_bid_below_the_floor_is_refused_with_the_floor(box):
     assert spot(box, 1, "enough", bid=FLOOR)
 
 
+def test_prices_follow_one_another_where_the_clock_goes_back(box):
+    running_spot(box, 4, "first")
+    box.clock.pass_(300.0)
+    rival = spot(box, 1, "rival", bid=int(1.2 * NANO))
+    box.look()
+    assert price(box) == int(1.2 * NANO)
+    with box.db.read() as tx:
+        before = latest_prices(tx)[0].at
+    box.boot()
+    box.ready()
+    box.clock.pass_(-100.0)
+    box.control.want(rival, "cancelled")
+    box.look()
+    assert price(box) == FLOOR
+    with box.db.read() as tx:
+        assert latest_prices(tx)[0].at > before
+
+
 def test_a_restarted_control_plane_knows_the_price(box):
     running_spot(box, 4, "first")
     box.clock.pass_(300.0)

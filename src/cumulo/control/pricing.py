@@ -28,6 +28,7 @@ from cumulo.store.batch import Batch
 LOOK_EVERY_S: Final = 1.0
 # So many units of a run that waits are counted as bids.
 MOST_BIDS: Final = 64
+_MOMENT_S: Final = 0.001
 
 
 def price_of(
@@ -88,7 +89,7 @@ def usd(nano: int) -> str:
 
 def look(seen: Picture, batch: Batch, rates: Rates, now: float) -> bool:
     """Prices every pool anew where it is time, and what spot instances pay with it. True if any price changed."""
-    if not rates.gpu_nano_h or now - seen.prices.looked_at < LOOK_EVERY_S:
+    if not rates.gpu_nano_h or 0 <= now - seen.prices.looked_at < LOOK_EVERY_S:
         return False
     seen.prices.looked_at = now
     offered = _offered(seen, rates)
@@ -131,12 +132,14 @@ def _price(seen: Picture, batch: Batch, trade: Trade, rates: Rates, now: float) 
     ):
         return False
     shown = price if known is None else known.shown(now)
-    seen.prices.pools[pool] = SpotPrice(price, shown, now)
+    # Prices follow one another, also where the clock stands still or goes back.
+    at = now if known is None else max(now, known.at + _MOMENT_S)
+    seen.prices.pools[pool] = SpotPrice(price, shown, at)
     batch.spot_prices.append(
         {
             "region": pool.region,
             "kind": pool.kind,
-            "at": now,
+            "at": at,
             "price_nano_h": price,
             "shown_nano_h": shown,
             "on_demand_nano_h": on_demand,
