@@ -161,7 +161,7 @@ def test_the_published_rules_give_what_was_told_of_them(rule, ready, cost):
 @needs_the_real_ones
 @pytest.mark.long
 def test_the_bar_is_held_on_what_was_not_learnt_from():
-    rows = replicas.run(options(NINE_ZONES, "--missing", 25))
+    rows = replicas.run(options(NINE_ZONES, "--missing", 50))
     found = next(row for row in rows if row.get("missing_price") and not row["outage_price"])
     assert found["ready"] >= 0.992
     assert found["cost"] <= 0.451
