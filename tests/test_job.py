@@ -213,6 +213,9 @@ def test_who_must_leave_saves_once_more(make, tmp_path, clock, monkeypatch):
     clock.now += 5.0
     assert not here.checkpoint_due()
     (tmp_path / "notice").write_text("CUMULO_PREEMPT_AT=1700001040.500\n")
+    os.utime(tmp_path / "notice", (clock.wall(), clock.wall()))
+    assert not here.preempted(), "the signal follows in a moment, and ends the shell around the program, too"
+    clock.now += 1.0
     assert here.preempt_at() == 1700001040.5
     clock.now += 1.0
     assert here.checkpoint_due()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 USUAL_HAZARD = 1 / 86400  # per second, where nobody told: one interruption a day
 FIRST_COST_S = 10.0  # what a save is taken to cost before there was one
 PAUSE_S = 0.1  # between two lines of progress, so that a tight loop writes no gigabytes
+SIGNAL_S = 1.0  # a signal that follows a notice has come by then
 EXIT_CODE = 128 + signal.SIGTERM
 
 
@@ -81,7 +82,7 @@ class Job:
         self._told_at: float | None = None  # when it was first seen that we must leave
         self._saving = False
         self._callbacks: list[Callable[[], object]] = []
-        self._listens = False
+        self._listens = self._signalled = False
         self._pid = os.getpid()
         self._line: dict[str, object] = {}
         self._written_at = -math.inf
@@ -136,9 +137,21 @@ class Job:
     def preempted(self) -> bool:
         """Whether the run has been told to make room for others: save what is not saved, and end."""
         self._listen()
-        if self._told_at is None and self._notice and os.path.exists(self._notice):
+        if self._told_at is None and self._announced():
             self._told_at = self._clock()
         return self._told_at is not None
+
+    def _announced(self) -> bool:
+        """Whether the notice is there, and the signal that follows it has come or can't be waited for.
+
+        The signal also ends the shell around this program: who left before it would let that go on to its next command.
+        """
+        try:
+            since = os.stat(self._notice).st_mtime if self._notice else None
+        except OSError:
+            return False
+        waits = self._listens and not self._signalled
+        return since is not None and not (waits and self._wall() - since < SIGNAL_S)
 
     def preempt_at(self) -> float | None:
         """When the run will be killed, in epoch seconds; None while nobody wants its place."""
@@ -166,6 +179,7 @@ class Job:
             return
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
+        self._signalled = True
         if self.preempted():
             if os.getpid() == self._pid and self._callbacks and not self._saving:
                 self._leave()
