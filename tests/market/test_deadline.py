@@ -63,7 +63,7 @@ def coming_and_going(rng, style):
         yield from [True] * up + [False] * down if rng.random() < 0.5 else [False] * down + [True] * up
 
 
-@settings(max_examples=50, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=30, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(
     seed=st.integers(0, 2**32),
     style=st.sampled_from(["chance", "long", "teasing"]),
