@@ -23,7 +23,7 @@ def test_success_tells_when_and_how_long(bench, runtime):
     assert record.exit_code == 0
     assert record.message is None
     assert before <= record.started_at <= record.ended_at <= time.time()
-    assert record.ended_at - record.started_at >= 0.2
+    assert record.ended_at - record.started_at >= 0.19  # the start is told once the program has begun
 
 
 @pytest.mark.parametrize("number", [6, 9, 15])
