@@ -81,14 +81,15 @@ class SpotHistory:
         if instance.rank == 0 and instance.purchase is PurchaseOption.SPOT and instance.ended_at is not None:
             lost, pool = EndReason.PREEMPTED in (instance.reason, instance.stop_reason), pool_of(instance)
             if lost:
-                self._note(self._pools[pool].losses, instance.ended_at)
+                _note(self._pools[pool].losses, instance.ended_at)
             self._lasted(pool, instance.started_at, instance.ended_at, lost=lost)
 
     def placed(self, instance: LiveInstance, waited_from: float) -> None:
         """An instance was placed, whose unit has waited since then."""
         if instance.rank == 0 and instance.purchase is PurchaseOption.SPOT:
-            self._note(self._pools[pool_of(instance)].begun, instance.placed_at)
-            self.waited(pool_of(instance), instance.placed_at - waited_from, came=True)
+            pool = pool_of(instance)
+            _note(self._pools[pool].begun, instance.placed_at)
+            self.waited(pool, instance.placed_at - waited_from, came=True)
 
     def waited(self, pool: Pool, seconds: float, *, came: bool) -> None:
         """A unit waited for spot, until it `came` or the unit took something else."""
@@ -102,9 +103,9 @@ class SpotHistory:
         for row in attempts:
             if row["purchase"] == PurchaseOption.SPOT:
                 history = self._pools[Pool(row["region"], row["device_model"])]
-                self._note(history.begun, row["placed_at"])
+                _note(history.begun, row["placed_at"])
                 if row["reason"] == EndReason.PREEMPTED:
-                    self._note(history.losses, row["ended_at"])
+                    _note(history.losses, row["ended_at"])
         for row in attempts:
             last = before.get((row["run_id"], row["unit"]))
             before[row["run_id"], row["unit"]] = row
@@ -123,10 +124,6 @@ class SpotHistory:
             age_s = self.calm_s(pool, started_at)
             self._learn(pool, Spell(True, age_s, age_s + max(0.0, ended_at - started_at), lost))
 
-    def _note(self, times: list[float], at: float) -> None:
-        insort(times, at)
-        del times[:-MOST_SPELLS]
-
     def _learn(self, pool: Pool, spell: Spell) -> None:
         self._pools[pool].spells.append(spell)
         self._pools[pool].seen += 1
@@ -134,6 +131,11 @@ class SpotHistory:
     def counts(self) -> Mapping[Pool, int]:
         """How many spells were seen of each pool."""
         return {pool: history.seen for pool, history in self._pools.items() if history.seen}
+
+
+def _note(times: list[float], at: float) -> None:
+    insort(times, at)
+    del times[:-MOST_SPELLS]
 
 
 def pool_of(instance: LiveInstance) -> Pool:

@@ -84,7 +84,7 @@ def solve(job: Job, hazards: Hazards) -> "DeadlinePolicy":
         on_demand=job.on_demand,
         tick_s=job.tick_s,
     )
-    return DeadlinePolicy(job, hazards, programme.solve(terms, hazards))
+    return DeadlinePolicy(job, programme.solve(terms, hazards))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,6 @@ class DeadlinePolicy:
     """What to do in any state of one job."""
 
     job: Job
-    hazards: Hazards
     solved: programme.Programme
 
     def choose(self, state: State) -> NDArray[np.int64]:
